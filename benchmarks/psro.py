@@ -41,7 +41,7 @@ from remuda.solvers.psro.oracles import (
 )
 from remuda.solvers.psro.settings import PsroSettings
 from remuda.solvers.psro.trained import run_trained
-from remuda.ui.analysis.psro import print_line, psro
+from remuda.ui.analysis.psro import line_of, psro
 from remuda.ui.terminal.live import PlainView
 
 EXACT_BAR, EXACT_ITERATIONS = 0.005, 10
@@ -108,7 +108,7 @@ def ppo(results: Results, seeds: int, first: int) -> None:
 
         def told(found: Iteration, lines: list[Iteration] = lines) -> None:
             lines.append(found)
-            print_line(found)
+            print(line_of(found), flush=True)
 
         began, computed = time.perf_counter(), time.process_time()
         with tempfile.TemporaryDirectory() as home:
@@ -161,7 +161,7 @@ def leduc(results: Results, minutes: float, first: int) -> None:
                 "seconds": seconds,
             }
         )
-        print_line(found)
+        print(line_of(found), flush=True)
 
     settings = PsroSettings(
         oracle="ppo", seed=first, iterations=ITERATIONS, enough=2.0 * LEDUC_BAR, **LEDUC

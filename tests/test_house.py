@@ -193,7 +193,7 @@ OPENED_ELSEWHERE = {
     "cluster/ray_local.py": "/proc, and logs that it makes",
     "config/presets.py": "a file of the package",
     "coordinator/analysis_helper.py": "/proc",
-    "runs/reserve.py": "makes a new file",
+    "runs/run_directory.py": "makes a new file",
     "envs/adapters/sorrel.py": "a file of a library",
     "envs/games/data/__init__.py": "files of the package",
     "system/processes/activity.py": "/proc",

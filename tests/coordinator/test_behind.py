@@ -102,7 +102,7 @@ def test_a_status_tells_the_last_return_that_is_known(tmp_path):
     assert told() is None
     row = scoreboard.policy("agent_0")
     row[[Policy.EPISODES, Policy.RETURN_SUM]] = 2, 6.0
-    status.look(record(board))
+    status.note_returns(record(board))
     row[[Policy.EPISODES, Policy.RETURN_SUM]] = 0, 0.0
     assert record(board).policies["agent_0"].mean_return is None
     status.write(record(board), [], "")

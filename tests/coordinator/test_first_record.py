@@ -17,15 +17,15 @@ def test_records_cover_all_episodes_however_late_the_coordinator_goes_on(
     schedule, tmp_path, monkeypatch
 ):
     """Red before: what was played before the coordinator's first reading was in no record."""
-    passed_over = coordinator.passed_over
+    gc_frozen = coordinator.gc_frozen
 
     @contextmanager
     def slow():
-        with passed_over():
+        with gc_frozen():
             time.sleep(1.0)  # as a collection of much garbage may take, and longer than the run
             yield
 
-    monkeypatch.setattr(coordinator, "passed_over", slow)
+    monkeypatch.setattr(coordinator, "gc_frozen", slow)
     tree = {
         "game": "coordinator.test_short_episodes:Short",
         "schedule": schedule,

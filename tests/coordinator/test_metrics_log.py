@@ -33,6 +33,11 @@ def record(turns):
     )
 
 
+def write(log, record):
+    log.begin(record)
+    log.work.finish()
+
+
 @pytest.fixture
 def run(tmp_path):
     (tmp_path / "tensorboard").mkdir()
@@ -50,7 +55,7 @@ def scalars(run):
 def test_both_files_tell_the_same(run):
     log = MetricsLog(run, print, None)
     for turns in (10, 20, 30):
-        log.write(record(turns))
+        write(log, record(turns))
     assert [r.turns for r in read_metrics(run.metrics)] == [10, 20, 30]
     assert scalars(run) == [(10, 5.0), (20, 10.0), (30, 15.0)]
 
@@ -69,15 +74,15 @@ def room_for(size):
 def test_a_full_disk_leaves_no_half_of_anything(run):
     said = []
     log = MetricsLog(run, said.append, None)
-    log.write(record(10))
+    write(log, record(10))
     whole = run.metrics.read_bytes()
     with room_for(len(whole) + 50):  # and some of the next line
-        log.write(record(20))
-        log.write(record(30))
+        write(log, record(20))
+        write(log, record(30))
     assert run.metrics.read_bytes() == whole
     assert len(said) == 1
     assert "No space left on device; training continues without them" in said[0]
-    log.write(record(40))
+    write(log, record(40))
     assert [r.turns for r in read_metrics(run.metrics)] == [10, 40]
     assert scalars(run) == [(10, 5.0), (40, 20.0)]
     assert all(json.loads(line) for line in run.metrics.read_text().splitlines())

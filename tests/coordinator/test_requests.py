@@ -115,10 +115,10 @@ def test_what_is_no_request(tmp_path, data):
 
     run = ActiveRun(tmp_path, load_config({"game": "treasure_hunt"}), ("agent_0",))
     requests = Requests(tmp_path, run, print)
-    requests.look()
+    requests.poll()
     (tmp_path / FOLDER / "1.request").write_bytes(data)
     (tmp_path / FOLDER / "2.part").write_bytes(b'{"do": "stop"}')
-    requests.look()
+    requests.poll()
     assert "JSON object" in json.loads((tmp_path / FOLDER / "1.answer").read_bytes())["error"]
     assert not run.interrupted
     assert (tmp_path / FOLDER / "2.part").exists()
@@ -133,9 +133,9 @@ def test_what_is_no_request(tmp_path, data):
 )
 def test_a_request_that_would_do_nothing_is_refused(tmp_path, data, said):
     requests = requests_of(tmp_path)
-    requests.look()
+    requests.poll()
     (tmp_path / FOLDER / "1.request").write_bytes(data)
-    requests.look()
+    requests.poll()
     assert said in json.loads((tmp_path / FOLDER / "1.answer").read_bytes())["error"]
 
 
@@ -177,7 +177,7 @@ def test_a_link_in_place_of_requests_is_not_followed(tmp_path):
     requests = Requests(run, active, print)
     assert not (run / FOLDER).exists()  # what was asked before is forgotten
     (run / FOLDER).symlink_to(elsewhere)
-    requests.look()
+    requests.poll()
     assert not active.interrupted
     assert (elsewhere / "1.request").exists()
 
@@ -189,10 +189,10 @@ def test_whatever_fails_in_a_request_the_run_goes_on(tmp_path, monkeypatch):
 
     run = ActiveRun(tmp_path, load_config({"game": "treasure_hunt"}), ("agent_0",))
     requests = Requests(tmp_path, run, print)
-    requests.look()
+    requests.poll()
     monkeypatch.setattr(run, "save", lambda: 1 / 0)
     (tmp_path / FOLDER / "1.request").write_text('{"do": "checkpoint"}')
-    requests.look()
+    requests.poll()
     answer = json.loads((tmp_path / FOLDER / "1.answer").read_bytes())
     assert "ZeroDivisionError" in answer["error"]
 
@@ -310,7 +310,7 @@ def test_what_nobody_took_is_removed(tmp_path):
 
     run = ActiveRun(tmp_path, load_config({"game": "treasure_hunt"}), ("agent_0",))
     requests = Requests(tmp_path, run, print)
-    requests.look()
+    requests.poll()
     folder = tmp_path / FOLDER
     for name in ("1.weights", "1.answer", "2.weights", "3.part"):
         (folder / name).write_bytes(b"")
@@ -318,7 +318,7 @@ def test_what_nobody_took_is_removed(tmp_path):
     for name in ("1.weights", "1.answer", "3.part"):
         os.utime(folder / name, (old, old))
     (folder / "4.request").write_text('{"do": "weights", "policy": "agent_0"}')
-    requests.look()
+    requests.poll()
     assert sorted(p.name for p in folder.iterdir()) == ["2.weights", "3.part", "4.answer"]
     assert "plays in this run now" in (folder / "4.answer").read_text()
 
@@ -354,12 +354,12 @@ def asked_meanwhile(path, act, request=None):
 
 def test_what_was_done_before_the_end_is_told(tmp_path):
     requests = requests_of(tmp_path)
-    requests.look()
+    requests.poll()
 
     def act():
-        requests.look()
+        requests.poll()
         requests.close()
-        requests.look()
+        requests.poll()
 
     assert asked_meanwhile(tmp_path, act) == "a checkpoint will be written"
     assert [path.name for path in (tmp_path / FOLDER).iterdir()] == ["closed"]
@@ -372,7 +372,7 @@ def test_what_was_done_before_the_end_is_told(tmp_path):
 
 def test_what_was_not_done_before_the_end_is_told_at_once(tmp_path):
     requests = requests_of(tmp_path)
-    requests.look()
+    requests.poll()
     begun = time.monotonic()
     assert "takes no requests" in asked_meanwhile(tmp_path, requests.close)
     assert time.monotonic() - begun < 50, "it waited for nobody"
@@ -382,9 +382,9 @@ def test_what_was_not_done_before_the_end_is_told_at_once(tmp_path):
 
 def test_an_answer_that_nobody_took_outlives_the_run(tmp_path):
     requests = requests_of(tmp_path)
-    requests.look()
+    requests.poll()
     (tmp_path / FOLDER / "1.request").write_text('{"do": "checkpoint"}')
-    requests.look()
+    requests.poll()
     requests.end()
     assert {path.name for path in (tmp_path / FOLDER).iterdir()} == {"1.answer", "closed"}
     requests_of(tmp_path)  # it goes on
@@ -393,7 +393,7 @@ def test_an_answer_that_nobody_took_outlives_the_run(tmp_path):
 
 def test_weights_that_are_about_to_be_read_outlive_the_run(tmp_path):
     requests = requests_of(tmp_path)
-    requests.look()
+    requests.poll()
     (tmp_path / FOLDER / "1.weights").write_bytes(b"")
     requests.end()
     assert (tmp_path / FOLDER / "1.weights").exists()
@@ -401,10 +401,10 @@ def test_weights_that_are_about_to_be_read_outlive_the_run(tmp_path):
 
 def test_a_directory_that_somebody_removes_is_made_again(tmp_path):
     requests = requests_of(tmp_path)
-    requests.look()
+    requests.poll()
     (tmp_path / FOLDER).rmdir()
-    requests.look()
-    assert asked_meanwhile(tmp_path, requests.look) == "a checkpoint will be written"
+    requests.poll()
+    assert asked_meanwhile(tmp_path, requests.poll) == "a checkpoint will be written"
 
 
 def asking(directory):
@@ -427,16 +427,16 @@ def asking(directory):
 
 def test_who_asks_a_run_that_is_begun_anew_meanwhile_is_told_at_once(tmp_path):
     requests = requests_of(tmp_path)
-    requests.look()
+    requests.poll()
     thread, said = asking(tmp_path)
-    requests_of(tmp_path).look()  # the next session, after the first was killed
+    requests_of(tmp_path).poll()  # the next session, after the first was killed
     thread.join(60)
     assert "or has restarted" in said[0]
 
 
 @pytest.mark.slow
 def test_who_asks_a_run_whose_coordinator_is_killed_is_told_soon(tmp_path):
-    requests_of(tmp_path).look()
+    requests_of(tmp_path).poll()
     words = f"""
 import time
 from pathlib import Path
@@ -531,7 +531,7 @@ def test_many_askers_do_not_keep_an_ended_run_from_refusing(tmp_path):
     try:
         for _ in range(50):
             requests = requests_of(tmp_path)
-            requests.look()
+            requests.poll()
             requests.end()
             assert not (tmp_path / FOLDER).exists()
     finally:

@@ -1,6 +1,7 @@
 """What the coordinator makes of a population's table, several times a second."""
 
 import json
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from crowds import SIZE, Quiet, Slots, crowd
 from metric_lines import line_of, plain_of
 from remuda.coordinator import scoreboard_reader as reader_module
-from remuda.coordinator.frozen_json import FrozenTexts
+from remuda.coordinator.bounded_work import FrozenTexts
 from remuda.coordinator.scoreboard_reader import FEW, ScoreboardReader
 from remuda.coordinator.status import StatusFile, read_status
 from remuda.population.dealing.lead import League
@@ -68,7 +69,7 @@ def test_readers_find_all_members_where_they_stand(tmp_path):
     del old["frozen"]  # as it was written before
     assert Record.from_json(json.dumps(old)).num_frozen == whole.num_frozen
     status = StatusFile(tmp_path / "status.json", Slots, "async", frozen := FrozenTexts(table))
-    frozen.look(most=10**4)
+    frozen.poll(max_texts=10**4)
     status.write(part, [], "ended")
     told = read_status(tmp_path / "status.json")["members"]
     assert told == plain_of(whole)["members"]
@@ -83,3 +84,15 @@ def test_wins_against_others_are_counted_as_they_come():
     board = ScoreboardReader(Scoreboard(("a", "b", "c")), dict.fromkeys("abc", Quiet()), 0.0, table)
     members = board.between(board.start, board.read()).members
     assert {n: m.win_rate for n, m in members.items()} == {"a": 0.75, "b": 0.0, "c": 0.5}
+
+
+def test_no_rate_between_nodes_is_negative_after_a_node_was_lost():
+    """Red before: its counts were gone from the sum."""
+    _, board = crowd(2, 1)
+    readings = []
+    for board.traffic in ((1000, 10), (400, 12), (700, 15)):
+        readings.append(board.read())
+    lost, later = (board.between(*each) for each in pairwise(readings))
+    assert lost.node_bytes_per_second is None
+    assert lost.node_messages_per_second is None
+    assert later.node_bytes_per_second > 0.0

@@ -16,11 +16,11 @@ from metric_lines import plain_of, scalars
 from remuda.actor.seats import EpisodeCounter
 from remuda.config import RunConfig
 from remuda.coordinator import coordinator as coordinator_module
+from remuda.coordinator import metrics_log
 from remuda.coordinator import status as status_module
-from remuda.coordinator.bounded_work import RECORD, ROWS, VALUES
+from remuda.coordinator.bounded_work import AT_ONCE, RECORD, ROWS, VALUES, FrozenTexts
 from remuda.coordinator.coordinator import Coordinator, Signals
-from remuda.coordinator.frozen_json import AT_ONCE, FrozenTexts
-from remuda.coordinator.metrics_log import EventEncoder, MetricsLog
+from remuda.coordinator.metrics_log import MetricsLog, encode_event
 from remuda.coordinator.status import StatusFile, read_status
 from remuda.errors import RoleDiedError
 from remuda.population.ledger.records import GAMES
@@ -111,14 +111,14 @@ def work(monkeypatch):
         counted["texts"] += len(data) == 1 and "@" in next(iter(data))
         return dumps(data, **how)
 
-    values = EventEncoder.values
+    add_values = metrics_log.add_values
 
-    def numbers(self, part):
+    def numbers(values, part):
         counted["numbers"] += sum(len(named) for _, named in part)
-        return values(self, part)
+        return add_values(values, part)
 
     monkeypatch.setattr(json, "dumps", counting)
-    monkeypatch.setattr(EventEncoder, "values", numbers)
+    monkeypatch.setattr(metrics_log, "add_values", numbers)
     return counted
 
 
@@ -257,7 +257,8 @@ def test_who_dies_between_two_ticks_leaves_whole_lines_events_and_status(tmp_pat
     while busy:
         run = run_in(tmp_path / str(pieces))
         metrics = MetricsLog(run, print, None)
-        metrics.write(record)
+        metrics.begin(record)
+        metrics.work.finish()
         status = StatusFile(run.path / "status.json", Slots, "async", frozen)
         status.write(record, [], "before")
         metrics.begin(record)
@@ -282,16 +283,16 @@ def test_who_dies_between_two_ticks_leaves_whole_lines_events_and_status(tmp_pat
 def test_the_text_of_a_frozen_copy_is_made_anew_only_where_it_changed(work):
     table, board = crowd(20, 10)
     texts = FrozenTexts(table)
-    texts.look(10**4)
+    texts.poll(10**4)
     assert work["texts"] == len(texts) == 200
     work.clear()
     for _ in range(3):
-        texts.look()
+        texts.poll()
     assert not work
     table.numbers[[25, 30]] += 1.0  # copies of p0 and p1
     table.numbers[3] += 1.0  # who learns is no matter of this
     table.occupants.remove(40)
-    texts.look()
+    texts.poll()
     assert work["texts"] == 2
     assert len(texts) == 199
     assert texts.complete
@@ -303,38 +304,38 @@ def test_the_text_of_a_frozen_copy_is_made_anew_only_where_it_changed(work):
 def test_everybody_has_a_turn_and_who_is_new_is_first(work):
     table, _ = crowd(20, 10)
     texts = FrozenTexts(table)
-    texts.look(150)
+    texts.poll(150)
     assert not texts.complete
-    texts.look(150)
+    texts.poll(150)
     assert texts.complete
     work.clear()
     for _ in range(5):  # all change all the time
         table.numbers[:, GAMES] += 1
-        texts.look(50)
+        texts.poll(50)
     games = [m["games"] for m in json.loads(f"{{{texts.text()}}}").values()]
     assert Counter(games) == {2: 50, 3: 50, 4: 50, 5: 50}
     assert work["texts"] == 250
     place = table.places.copies_of("p19")[-1]
     table.occupants.remove(place)
     table.numbers[:, GAMES] += 1
-    texts.look(1)
+    texts.poll(1)
     assert len(texts) == 199
 
 
 def test_a_copy_that_is_being_frozen_is_left_out_until_it_is_whole():
     table, _ = crowd(2, 2)
     texts, place = FrozenTexts(table), table.places.copies_of("p1")[0]
-    texts.look()
+    texts.poll()
     assert len(texts) == 4
     member = table.population().members[-2]
     assert member.place == place
     table.occupants.sequence[place] += 1
     table.numbers[place] += 1.0
-    texts.look()
+    texts.poll()
     assert len(texts) == 3
     assert not texts.complete
     table.freeze(member, Snapshot(np.zeros(2, np.float32), 1, 1, 0.0))
-    texts.look()
+    texts.poll()
     assert len(texts) == 4
     assert texts.complete
 
@@ -347,7 +348,7 @@ def test_events_are_those_of_protobuf_byte_by_byte():
     record.policies["p" * 200] = record.policies["p1"]
     for at in (0, 1, 300, 2**40):
         event, found = Event(wall_time=3.5, step=at), []
-        assert sum(EventEncoder().encode(record, event, found)) > 0
+        assert sum(encode_event(record, event, found)) > 0
         with np.errstate(over="ignore"):
             floats = {tag: float(np.float32(value)) for tag, value in scalars(record)}
         values = [Summary.Value(tag=tag, simple_value=value) for tag, value in floats.items()]

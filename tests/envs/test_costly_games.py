@@ -424,8 +424,8 @@ def test_a_measurement_that_hangs_is_told_and_makes_room(tmp_path, monkeypatch):
     assert process.outcome(0.0) is None
     now[0] += 0.2
     outcome = process.outcome(0.0)
-    assert (outcome.found, outcome.failed) == ((), False)
-    assert outcome.words == (
-        "checkpoint 7 was not measured: a call of the environment does not return",
+    assert (outcome.found, outcome.failed) == (None, False)
+    assert outcome.message == (
+        "checkpoint 7 was not measured: a call of the environment does not return"
     )
     assert silent.is_killed

@@ -20,7 +20,7 @@ def test_a_run_that_is_analysed_learns_the_same_bit_by_bit(schedule, tmp_path, m
         "population": {"matchmaker": "random", "policies": 3, "snapshots": {"every": 4}},
     }
     plain = run(tmp_path / "plain", **tree, analysis={"every": None})
-    look, asked = PopulationAnalyser.look, []
+    look, asked = PopulationAnalyser.poll, []
 
     def until_there_is_one(analyser):
         """In place of a look: the run may be over before the helper has begun."""
@@ -29,9 +29,9 @@ def test_a_run_that_is_analysed_learns_the_same_bit_by_bit(schedule, tmp_path, m
         while analyser.newest is None and time.monotonic() < limit:
             look(analyser)
             time.sleep(0.005)
-        asked.append(analyser.newest.asked)
+        asked.append(analyser.newest.requested_at)
 
-    monkeypatch.setattr(PopulationAnalyser, "look", until_there_is_one)
+    monkeypatch.setattr(PopulationAnalyser, "poll", until_there_is_one)
     analysed = run(tmp_path / "analysed", **tree, analysis={"every": 0.001, "members": 5})
     assert asked
     assert_same(analysed, plain)

@@ -15,7 +15,7 @@ from remuda.config import load_config
 from remuda.config.unused_settings import unused_settings
 from remuda.coordinator.best_checkpoint import measurement
 from remuda.coordinator.checkpointing import BestKeeper
-from remuda.coordinator.loggers.common import evaluated
+from remuda.coordinator.loggers import evaluated
 from remuda.evaluation import evaluate as evaluate_module
 from remuda.evaluation.results import Evaluation, Limits
 from remuda.evaluation.tournaments import engine

@@ -56,14 +56,14 @@ class Run:
     def until(self, condition, seconds=200.0):
         limit = time.monotonic() + seconds
         while not condition():
-            self.analyser.look()
+            self.analyser.poll()
             assert time.monotonic() < limit, f"it never came; it was said: {self.said}"
             time.sleep(0.005)
 
     def next_analysis(self):
         """Go on until an analysis is there that is asked for from now on."""
         now = time.monotonic()
-        self.until(lambda: self.analyser.newest and self.analyser.newest.asked >= now)
+        self.until(lambda: self.analyser.newest and self.analyser.newest.requested_at >= now)
         return self.analyser.newest
 
     def signal(self, number):
@@ -186,7 +186,7 @@ def test_a_coordinator_that_was_stopped_itself_does_not_blame_its_helper(run, mo
     a.until(lambda: a.analyser.busy)
     now = time.monotonic
     monkeypatch.setattr(analysing.time, "monotonic", lambda: now() + 3600.0)
-    a.analyser.look()
+    a.analyser.poll()
     assert a.analyser.pid == pid
     os.kill(pid, signal.SIGCONT)
     a.next_analysis()
@@ -211,7 +211,7 @@ def started(monkeypatch):
 def test_where_it_is_switched_off_there_is_no_helper(every, run, started):
     a = run(every=every)
     for _ in range(3):
-        a.analyser.look()
+        a.analyser.poll()
     assert a.analyser.pid is None
     assert not started
 

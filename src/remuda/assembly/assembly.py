@@ -16,9 +16,9 @@ from remuda.config.hyperparameters import LiveHyperparameters, values_of
 from remuda.config.resume_rules import lasting
 from remuda.coordinator.analysing import analyser_of
 from remuda.coordinator.best_checkpoint import best_keeper
+from remuda.coordinator.bounded_work import FrozenTexts
 from remuda.coordinator.checkpointing import Checkpointer, Contents
 from remuda.coordinator.coordinator import Coordinator, RunEvents
-from remuda.coordinator.frozen_json import FrozenTexts
 from remuda.coordinator.ledger_writer import LedgerWriter
 from remuda.coordinator.scoreboard_reader import ScoreboardReader
 from remuda.coordinator.status import StatusFile

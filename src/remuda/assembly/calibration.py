@@ -11,8 +11,8 @@ import gc
 import logging
 import math
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -20,7 +20,7 @@ import torch
 
 from remuda.assembly.assembly import Assembly
 from remuda.config import ClusterConfig, Config, PolicyConfig, load_config, overlay
-from remuda.coordinator.garbage import is_laid_aside_by_others
+from remuda.coordinator.coordinator import gc_frozen
 from remuda.policies.spec import PolicySpec
 from remuda.population.run_spec import RunSpec
 from remuda.runtime.host import threads
@@ -54,7 +54,7 @@ def choose_layout(spec: RunSpec, cores: int | None = None) -> Layout:
         return plain
     if config.run.turns is not None and config.run.turns * len(spec.agents) <= SHORT:
         return plain
-    with _older_objects_left_alone():
+    with gc_frozen():
         try:
             costs = measure(spec, seconds)
             was_seen = costs.learn > 0.0
@@ -75,19 +75,6 @@ def choose_layout(spec: RunSpec, cores: int | None = None) -> Layout:
             layout = plain
         _free()  # frees the objects of the exception too
     return layout
-
-
-@contextmanager
-def _older_objects_left_alone() -> Iterator[None]:
-    """Exclude the many existing objects from garbage collection inside the `with`."""
-    if is_laid_aside_by_others():  # `gc.unfreeze` would undo the user's own `gc.freeze`
-        yield
-        return
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
 
 
 def measure(

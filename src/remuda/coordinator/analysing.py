@@ -35,7 +35,7 @@ sleeping machine, stopped the coordinator too."""
 class PopulationAnalysis:
     """An analysis of the population."""
 
-    asked: float  # when it was requested, by `time.monotonic`
+    requested_at: float  # by `time.monotonic`
     numbers: AnalysisNumbers
     of_members: Mapping[str, tuple[float | None, float | None]]
     """Each analysed member's mean payoff, and its probability in the equilibrium."""
@@ -67,11 +67,11 @@ class PopulationAnalyser:
         sides: Sequence[int],
         say: Callable[[str], None],
         patience: float = 60.0,
-        apart: Collection[str] = (),
+        excluded: Collection[str] = (),
     ) -> None:
         self._table, self._ledger, self._log = table, ledger, log_file
-        self._every, self._most = config.every, config.members
-        self._sides, self._say, self._apart = tuple(sides), say, tuple(apart)
+        self._every, self._max_members = config.every, config.members
+        self._sides, self._say, self._excluded = tuple(sides), say, tuple(excluded)
         self._patience = patience + (config.every or 0.0)
         self._reported: set[str] = set()
         self._process: Process | None = None
@@ -91,7 +91,7 @@ class PopulationAnalyser:
     def busy(self) -> bool:
         return self._request is not None
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Receive an answer, and send a request when one is due; called in every tick."""
         if not self._every:
             return
@@ -132,7 +132,7 @@ class PopulationAnalyser:
             self._process = None
 
     def _send(self, now: float) -> None:
-        members = chosen(self._table, self._most, self._apart)
+        members = chosen(self._table, self._max_members, self._excluded)
         if len(members) < 2:
             return
         try:
@@ -153,15 +153,15 @@ class PopulationAnalyser:
         self._request, self._waited = (now, members), 0.0
 
     def _start(self) -> None:
-        ours, theirs = Pipe()
-        args = (theirs, self._ledger, self._sides)
-        with theirs:
+        local, remote = Pipe()
+        args = (remote, self._ledger, self._sides)
+        with remote:
             try:
                 self._process = forkserver.start(_helper, args, name="analysis", log=str(self._log))
             except OSError:
-                ours.close()
+                local.close()
                 raise
-        self._pipe = ours
+        self._pipe = local
 
     def _receive(self) -> None:
         if self._pipe is None:
@@ -189,9 +189,9 @@ class PopulationAnalyser:
             )
             return
         when, members = request
-        numbers, earned, mixed = found
+        numbers, payoffs, mixture = found
         refs = (PolicyRef(self._table.names[p], v) for p, v in members.tolist())
-        rows = zip(refs, earned.tolist(), mixed.tolist(), strict=True)
+        rows = zip(refs, payoffs.tolist(), mixture.tolist(), strict=True)
         of_members = {str(ref): (_finite(payoff), _finite(nash)) for ref, payoff, nash in rows}
         known: dict[str, Any] = {name: _finite(x) for name, x in vars(numbers).items()}
         self.newest = PopulationAnalysis(when, AnalysisNumbers(**known), of_members)
@@ -214,32 +214,34 @@ def analyser_of(
     config = spec.config
     if table is None or not config.analysis.every:
         return None
-    where, taken = logs / "analysis.log", config.seats_taken
-    return PopulationAnalyser(table, ledger, where, config.analysis, spec.sides, say, apart=taken)
+    log_file, taken = logs / "analysis.log", config.seats_taken
+    return PopulationAnalyser(
+        table, ledger, log_file, config.analysis, spec.sides, say, excluded=taken
+    )
 
 
-def chosen(table: Table, most: int, apart: Collection[str] = ()) -> Integers:
-    """Choose at most `most` members to analyse: [N, 2], policy index and version of each.
+def chosen(table: Table, max_members: int, excluded: Collection[str] = ()) -> Integers:
+    """Choose at most `max_members` members to analyse: [N, 2], policy index and version of each.
 
     Learning members come first, then the newest copy of each policy, then the second newest, and so
-    on. The policies in `apart` are excluded.
+    on. The policies in `excluded` are excluded.
     """
     occupants = table.occupants
     before = occupants.sequence.copy()
     fence_acquire()
-    identity, there = occupants.identity[:, : VERSION + 1].copy(), occupants.there
+    identity, is_present = occupants.identity[:, : VERSION + 1].copy(), occupants.there
     fence_acquire()
-    there &= (identity[:, POLICY] != NO_POLICY) & (before % 2 == 0)
-    there &= occupants.sequence == before
-    found = identity[there][:, [POLICY, VERSION]]
-    found = found[~np.isin(found[:, 0], [table.names.index(name) for name in apart])]
+    is_present &= (identity[:, POLICY] != NO_POLICY) & (before % 2 == 0)
+    is_present &= occupants.sequence == before
+    found = identity[is_present][:, [POLICY, VERSION]]
+    found = found[~np.isin(found[:, 0], [table.names.index(name) for name in excluded])]
     live, frozen = found[found[:, 1] < 0], found[found[:, 1] >= 0]
     frozen = frozen[np.lexsort((-frozen[:, 1], frozen[:, 0]))]
     # For each copy, the number of newer copies of its policy.
     first = np.searchsorted(frozen[:, 0], frozen[:, 0])
     newer = np.arange(len(frozen)) - first
     frozen = frozen[np.lexsort((frozen[:, 0], newer))]
-    return np.concatenate([live, frozen])[:most].astype(np.int64)
+    return np.concatenate([live, frozen])[:max_members].astype(np.int64)
 
 
 def _helper(pipe: Connection, ledger: Path, sides: Sequence[int]) -> None:

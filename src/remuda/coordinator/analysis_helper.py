@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import entr
 
 from remuda.analysis.equilibria import general_sum, zero_sum
 from remuda.analysis.equilibria.uncertain_equilibrium import USED
@@ -47,27 +48,27 @@ def measure(payoffs: Payoffs, live: Bools) -> tuple[AnalysisNumbers, Numbers, Nu
     distinct = ~np.eye(count, dtype=np.bool_)
     known = (payoffs.met >= MET) & distinct
     with np.errstate(invalid="ignore"):
-        earned: Numbers = np.where(known, whole.matrix, 0.0).sum(1) / known.sum(1)
+        mean_payoffs: Numbers = np.where(known, whole.matrix, 0.0).sum(1) / known.sum(1)
     mixed = np.full(count, np.nan)
-    kept = gapless(known, live)
+    chosen = gapless(known, live)
     unmet = float((~known & distinct).sum() / max(distinct.sum(), 1))
-    if len(kept) < 2:
-        return AnalysisNumbers(analysed=0, unmet=unmet), earned, mixed
-    part = whole.part(kept.tolist())
+    if len(chosen) < 2:
+        return AnalysisNumbers(analysed=0, unmet=unmet), mean_payoffs, mixed
+    part = whole.part(chosen.tolist())
     mixture = _nash(part)
     if mixture is not None:
-        mixed[kept] = mixture
+        mixed[chosen] = mixture
     numbers = AnalysisNumbers(
-        analysed=len(kept),
+        analysed=len(chosen),
         unmet=unmet,
         diversity=_diversity(part),
         nash_support=None if mixture is None else int((mixture > USED).sum()),
-        nash_entropy=None if mixture is None else _entropy(mixture),
-        nash_live=None if mixture is None else float(mixture[live[kept]].sum()),
+        nash_entropy=None if mixture is None else float(entr(mixture).sum()),
+        nash_live=None if mixture is None else float(mixture[live[chosen]].sum()),
         transitive_share=_transitive(part),
-        exploitability=_exploitability(whole.matrix, known, kept[live[kept]]),
+        exploitability=_exploitability(whole.matrix, known, chosen[live[chosen]]),
     )
-    return numbers, earned, mixed
+    return numbers, mean_payoffs, mixed
 
 
 def gapless(known: Bools, live: Bools) -> Integers:
@@ -100,11 +101,6 @@ def _nash(payoffs: Payoffs) -> Numbers | None:
     return None if found is None else found.mixtures[0]
 
 
-def _entropy(mixture: Numbers) -> float:
-    played = mixture[mixture > 0.0]
-    return abs(float((played * np.log(played)).sum()))
-
-
 def _diversity(payoffs: Payoffs) -> float | None:
     """Return the noise-corrected expected cardinality; None if noise may explain it."""
     if payoffs.missing.any():
@@ -128,8 +124,8 @@ def _exploitability(matrix: Numbers, known: Bools, live: Integers) -> float | No
     """Return the gain of the best response to these members' uniform mixture; None if unknown."""
     if not len(live):
         return None
-    seen = known | (np.eye(len(matrix), dtype=np.bool_) & ~np.isnan(matrix))
-    replies = np.flatnonzero(seen[:, live].all(1))
+    has_met = known | (np.eye(len(matrix), dtype=np.bool_) & ~np.isnan(matrix))
+    replies = np.flatnonzero(has_met[:, live].all(1))
     own = matrix[live[:, None], live]
     if not len(replies) or np.isnan(own).any():
         return None
@@ -176,25 +172,27 @@ class RecentPayoffs:
         begin = self._read or ledger.begin
         with open_stream(self._path) as file:
             file.seek(begin)
-            left = (ledger.end - begin) // ledger.kind.itemsize
-            while left > 0:
-                records = np.fromfile(file, ledger.kind, min(left, PIECE))
+            remaining = (ledger.end - begin) // ledger.kind.itemsize
+            while remaining > 0:
+                records = np.fromfile(file, ledger.kind, min(remaining, PIECE))
                 if not len(records):
                     break
-                left -= len(records)
+                remaining -= len(records)
                 self._add(records)
                 self._read = begin = begin + len(records) * ledger.kind.itemsize
 
     def payoffs(self) -> Payoffs:
         """Return the payoffs of the members, named by index, as a symmetric game."""
-        return from_sums([str(place) for place in range(len(self._keys))], self._sums, True)
+        return from_sums([str(index) for index in range(len(self._keys))], self._sums, True)
 
     def _add(self, records: Array) -> None:
         """Add up records in order; a new policy clears the results of the policy it replaces."""
         births = np.flatnonzero(records["kind"] == BIRTH)
         for part in np.split(records, births):
             if len(part) and part["kind"][0] == BIRTH:
-                self._forget(int(part["policy"][0, 0]) * KEY)
+                is_replaced = self._keys == int(part["policy"][0, 0]) * KEY
+                self._sums[:, is_replaced] = 0.0
+                self._sums[:, :, is_replaced] = 0.0
             self._add_matches(part[part["kind"] == MATCH])
 
     def _add_matches(self, matches: Array) -> None:
@@ -204,25 +202,15 @@ class RecentPayoffs:
         keys = matches["policy"].astype(np.int64) * KEY + matches["version"] + 1
         order = np.argsort(self._keys)
         found = order[np.searchsorted(self._keys, keys, sorter=order).clip(0, len(order) - 1)]
-        places = np.where(self._keys[found] == keys, found, -1)
-        live = self._is_live
+        indices = np.where(self._keys[found] == keys, found, -1)
+        live = self._keys % KEY == 0
         changing = live[:, None] | live
         with np.errstate(divide="ignore"):
             scale = np.where(changing, np.minimum(RECENT / self._sums[7], 1.0), 1.0)
         self._sums *= scale
         self._sums[6] *= scale  # sums of squared weights are scaled twice
         returns = matches["returns"].astype(np.float64)
-        add_up(places, returns, self._sides, True, False, self._sums)
-
-    def _forget(self, key: int) -> None:
-        place = np.flatnonzero(self._keys == key)
-        self._sums[:, place] = 0.0
-        self._sums[:, :, place] = 0.0
-
-    @property
-    def _is_live(self) -> Bools:
-        live: Bools = self._keys % KEY == 0
-        return live
+        add_up(indices, returns, self._sides, True, False, self._sums)
 
 
 NICE = 15  # a lower priority than learners, whose niceness is 3

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from remuda.config import Config
-from remuda.coordinator.checkpointing import BestKeeper, Outcome
+from remuda.coordinator.checkpointing import TO_CLOSE, BestKeeper, Outcome, measure_checkpoint
 from remuda.coordinator.coordinator import Coordinator
 from remuda.envs.registry import GAMES
 from remuda.evaluation.evaluate import evaluate
@@ -34,7 +34,6 @@ from remuda.system.user_errors import where_raised
 log = logging.getLogger(__name__)
 
 SLACK = 30.0  # additional seconds for the measuring process to start and to finish a turn
-TO_CLOSE = 1.0  # seconds for that process to close its environment when it is stopped
 
 
 def measurement(evaluation: Evaluation, scripted: Collection[str] = ()) -> dict[str, Any]:
@@ -114,19 +113,19 @@ class MeasuringProcess:
         # `seconds` for the evaluation, and as much again for play against the best checkpoint
         seconds = self._spec.config.run.evaluate_seconds
         self._limit = math.inf if seconds is None else time.monotonic() + 2.0 * seconds + SLACK
-        ours, theirs = Pipe(duplex=False)
-        args = (theirs, self._spec, self._run.path, number, dict(snapshots))
+        local, remote = Pipe(duplex=False)
+        args = (remote, self._spec, self._run.path, number, dict(snapshots))
         try:
             self._process = forkserver.start(
                 _measure_elsewhere, args, name="evaluation", log=str(self._log)
             )
         except OSError as error:
             self._refused = error.strerror or str(error)
-            ours.close()
+            local.close()
         else:
-            self._answers = ours
+            self._answers = local
         finally:
-            theirs.close()
+            remote.close()
 
     def outcome(self, timeout: float) -> Outcome | None:
         """Return the outcome, waiting at most `timeout` seconds; None if there is none yet."""
@@ -147,7 +146,7 @@ class MeasuringProcess:
         return found
 
     def _unmeasured(self, why: str) -> Outcome:
-        return Outcome((), False, (f"checkpoint {self._number} was not measured: {why}",))
+        return Outcome(message=f"checkpoint {self._number} was not measured: {why}")
 
     def end(self) -> None:
         """Stop the current measurement, which has `TO_CLOSE` seconds to close its environment."""
@@ -173,7 +172,6 @@ def _measure_elsewhere(
     snapshots: Mapping[str, Snapshot],
 ) -> None:
     ignore_held_signals()
-    notes: list[str] = []
     run = RunDirectory.open(path)
 
     def given_up() -> bool:
@@ -183,12 +181,9 @@ def _measure_elsewhere(
         return bool(pipe.poll(0))
 
     play = CheckpointPlay(spec, run, Limits(spec.config.run.evaluate_seconds, given_up))
-    keeper = BestKeeper(
-        run.checkpoints, play.measure, notes.append, True, play.challenge, interrupted=given_up
-    )
-    failed, found = keeper.measured(number, snapshots)
+    outcome = measure_checkpoint(run.checkpoints, play.measure, play.challenge, number, snapshots)
     with suppress(OSError):
-        answers.send(Outcome(found, failed, tuple(notes)))
+        answers.send(outcome)
 
 
 def best_keeper(
@@ -246,4 +241,4 @@ def compare_last(
     except Exception as error:  # the user's environment may raise anything
         log.exception("play against the best checkpoint so far failed")
         why = where_raised(error) or f"{type(error).__name__}: {error}"
-    return result.with_note(f"the last checkpoint was not compared with the best so far: {why}")
+    return result.with_notes(f"the last checkpoint was not compared with the best so far: {why}")

@@ -6,11 +6,18 @@ import json
 from collections.abc import Iterator, Mapping
 from itertools import islice
 
+import numpy as np
+
+from remuda.coordinator.scoreboard_reader import member_record
+from remuda.population.members.table import Table
+from remuda.runs.metrics import PolicyRecord, Record
+
 VALUES = 2500
 """Values encoded in a tick, which takes a few milliseconds; the last piece may exceed the number.
 The values of about 20 policies fit into one tick."""
 RECORD = 18  # computing a policy's record takes as long as encoding this number of values
 ROWS = 16  # records in a piece
+AT_ONCE = 128  # maximum number of texts of frozen copies updated in one poll
 
 Work = Iterator[int]  # each step does a piece and yields its number of values
 
@@ -49,7 +56,31 @@ class Pieces:
             self.go_on()
 
 
-def encode(records: Mapping[str, object], texts: list[str], **more: Mapping[str, object]) -> Work:
+def encode_record(
+    record: Record,
+    more: Mapping[str, object],
+    frozen: str,
+    found: list[str],
+    policies: Mapping[str, PolicyRecord] | None = None,
+    **of_policies: Mapping[str, object],
+) -> Work:
+    """Encode a record as a JSON object, with the fields in `more`.
+
+    `frozen`: the encoded frozen copies that `record.members` lacks. `policies`: those to encode;
+    None: all. `of_policies`: additional fields of them, by policy.
+    """
+    named: dict[str, list[str]] = {"policies": [], "members": []}
+    own = {name: value for name, value in vars(record).items() if name not in named}
+    playing = record.policies if policies is None else policies
+    yield from _encode(playing, named["policies"], **of_policies)
+    yield from _encode(record.members, named["members"])
+    if frozen:
+        named["members"].append(frozen)
+    nested = ", ".join(f'"{name}": {{{", ".join(texts)}}}' for name, texts in named.items())
+    found.append(f"{json.dumps({**own, **more})[:-1]}, {nested}}}")
+
+
+def _encode(records: Mapping[str, object], texts: list[str], **more: Mapping[str, object]) -> Work:
     """Encode named records as members of a JSON object, without braces."""
     names = iter(records)
     while part := list(islice(names, ROWS)):
@@ -61,6 +92,54 @@ def encode(records: Mapping[str, object], texts: list[str], **more: Mapping[str,
         yield sum(map(len, data.values()))
 
 
-def joined(**objects: list[str]) -> str:
-    """Join texts into members of a JSON object, without braces."""
-    return ", ".join(f'"{name}": {{{", ".join(texts)}}}' for name, texts in objects.items())
+class FrozenTexts:
+    """The JSON texts of all frozen copies, for the status and the lines of metrics.
+
+    There may be thousands, but few change between two polls. Guarantees:
+
+    1. An unchanged copy costs only a comparison of arrays.
+    2. A poll updates at most `AT_ONCE` texts. Members that came or left have priority; the others
+       take turns, so that all are updated eventually.
+    3. A copy that is being frozen, or half written by a dead actor, is skipped until it is
+       complete.
+    """
+
+    def __init__(self, table: Table) -> None:
+        self._table, self._first = table, len(table.policies)
+        self._identity = table.occupants.identity[self._first :].copy()
+        self._numbers = table.numbers[self._first :].copy()
+        self._has_text = np.zeros(len(self._identity), np.bool_)
+        """[copies]: whether a text exists for the frozen copy with this index."""
+        self._texts: dict[int, str] = {}
+        self._next = 0
+        self.complete = False  # true if exactly the copies of the last poll have a text
+
+    def poll(self, max_texts: int = AT_ONCE) -> None:
+        table, first = self._table, self._first
+        # Copied before the texts' data is read: later changes are found by the next poll.
+        identity, numbers = table.occupants.identity[first:].copy(), table.numbers[first:].copy()
+        is_present = table.occupants.there[first:]
+        is_new = (identity != self._identity).any(1)
+        changed = (is_present != self._has_text) | (is_present & is_new)
+        counted = np.flatnonzero(is_present & ~changed & (numbers != self._numbers).any(1))
+        turn = np.searchsorted(counted, self._next)
+        new, counted = np.flatnonzero(changed), np.roll(counted, -turn)
+        places = np.concatenate([new, counted])[:max_texts]
+        if len(places) > len(new):
+            self._next = int(places[-1]) + 1
+        self._identity[places], self._numbers[places] = identity[places], numbers[places]
+        self._has_text[places] = False
+        for place in places.tolist():
+            self._texts.pop(place, None)
+        for row in table.rows(places=first + places):
+            text = json.dumps({str(row[0]): vars(member_record(row, table))})
+            self._texts[row[3] - first] = text[1:-1]
+            self._has_text[row[3] - first] = True
+        self.complete = bool((self._has_text == is_present).all()) and len(new) <= max_texts
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def text(self) -> str:
+        """Return all texts as members of a JSON object, without braces."""
+        return ", ".join(self._texts.values())

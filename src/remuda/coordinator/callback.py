@@ -51,37 +51,22 @@ class Callback:
         """The run is about to start or resume; nothing has been played in this session."""
 
     def on_episodes(self, run: ActiveRun, episodes: Mapping[str, EpisodeSummary]) -> None:
-        """Episodes ended since the last call.
-
-        Args:
-            run: the current run.
-            episodes: the summary of each policy whose episodes ended, by policy.
-        """
+        """Episodes ended since the last call; `episodes` has those of each policy."""
 
     def on_metrics(self, run: ActiveRun, row: Mapping[str, float]) -> None:
         """A line of metrics is written.
 
-        Args:
-            run: the current run.
-            row: the line's columns, as in `Run.metrics`, such as `row["turns"]` and
-                `row["agent_0/mean_return"]`; NaN if a column has no value.
+        `row` has the columns of `Run.metrics`, such as `row["turns"]` and
+        `row["agent_0/mean_return"]`; NaN if a column has no value.
         """
 
     def on_checkpoint(self, run: ActiveRun, number: int, path: Path) -> None:
-        """A checkpoint was written.
-
-        Args:
-            run: the current run.
-            number: the checkpoint's number, as `Run.policy` takes it.
-            path: the checkpoint's directory.
-        """
+        """A checkpoint was written into `path`; `Run.policy` takes its `number`."""
 
     def on_end(self, run: ActiveRun, result: Result | None) -> None:
         """The run has ended; called once, after the evaluation, if `on_start` was called.
 
-        Args:
-            run: the run.
-            result: the result of `train`; None if it failed.
+        `result` is that of `train`; None if it failed.
         """
 
 
@@ -114,10 +99,7 @@ class ActiveRun:
     def stop(self, why: str) -> None:
         """End the run cleanly at the next poll, with a last checkpoint and an evaluation.
 
-        The run counts as finished. The first reason is kept.
-
-        Args:
-            why: the reason, which the run reports as its end.
+        The run counts as finished, and reports the first reason, `why`, as its end.
 
         Raises:
             UsageError: the reason is empty.
@@ -131,14 +113,10 @@ class ActiveRun:
         self._to_save = True
 
     def interrupt(self, why: str) -> None:
-        """End the run at the next poll like a signal, so that it can be resumed.
-
-        Args:
-            why: the reason, which the run reports as its end.
-        """
+        """End the run at the next poll like a signal, so that it can be resumed."""
         self.interrupted = self.interrupted or why
 
-    def take_wish(self) -> bool:
+    def take_save_request(self) -> bool:
         """Return whether a checkpoint was requested since the last call; for the coordinator."""
         requested, self._to_save = self._to_save, False
         return requested
@@ -198,7 +176,6 @@ class ActiveRun:
             self._apply(name, values)
 
     def close(self) -> None:
-        """Record that the run has ended."""
         self._over = True
 
     def _apply(self, policy: str, values: Mapping[str, float]) -> None:

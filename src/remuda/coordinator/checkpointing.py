@@ -16,13 +16,17 @@ import math
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from remuda.config import CheckpointConfig
 from remuda.publish.snapshot import Snapshot
 from remuda.system.checkpoint.names import COORDINATOR
 from remuda.system.checkpoint.store import Checkpoints, Manifest
-from remuda.types import State
+from remuda.types import Runtime, State
+
+if TYPE_CHECKING:
+    from remuda.coordinator.best_checkpoint import MeasuringProcess
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +34,7 @@ OUT_OF_TIME = (
     ": run.evaluate_seconds have passed; increase it, or reduce checkpoint.evaluate_episodes"
 )
 """The end of the message that a checkpoint was not measured completely."""
+TO_CLOSE = 1.0  # seconds for a measurement to end when it is abandoned
 
 Measure = Callable[[Mapping[str, Snapshot]], Mapping[str, Any] | None]
 """A function that evaluates snapshots. It returns at least `mean_return`, or None if cut short. If
@@ -38,16 +43,6 @@ different means rank them; means within rounding (relative to `largest_return`) 
 Challenge = Callable[[Mapping[str, Snapshot], int], float]
 """A function that plays snapshots against a checkpoint. It returns the snapshots' mean return minus
 the checkpoint's, or NaN if play was cut short."""
-
-
-class Saver(Protocol):
-    """The processes of a run, as the checkpointer needs them."""
-
-    def save(self, number: int) -> set[str]:
-        """Let every process write its parts; return the names of the written parts."""
-
-    def settle(self, number: int) -> None:
-        """Announce that the checkpoint is complete or abandoned."""
 
 
 @dataclass(frozen=True)
@@ -76,35 +71,28 @@ class Checkpointer:
         self._turns = turns  # turns played at the last checkpoint
         self.failed = ""  # the disk error that prevented the newest checkpoint; empty if none did
 
-    def take(self, runtime: Saver, turns: int, seconds: float) -> int | None:
+    def take(self, runtime: Runtime, turns: int, seconds: float) -> int | None:
         """Write a checkpoint now; return its number, or None if none was written.
 
         Write nothing if no turn was played since the last checkpoint. Reuse the part of a dead or
         late process from an older checkpoint, from which a restarted process continues. If all
         parts must be from the same moment, write no checkpoint instead.
         """
-        number = 0
+        number, contents = 0, self._contents
         if turns == self._turns:
             return None
         try:
             number = self._checkpoints.begin()
             written = runtime.save(number)
-            missing = [part for part in self._contents.parts if part not in written]
-            for part in missing:
-                if self._contents.exact or not self._checkpoints.carry_over(number, part):
+            for part in contents.parts:
+                if part in written:
+                    continue
+                if contents.exact or not self._checkpoints.carry_over(number, part):
                     self._give_up(number, f"{part} could not be saved")
                     return None
-            self._checkpoints.write(number, COORDINATOR, self._contents.gather())
-            self._checkpoints.commit(
-                Manifest(
-                    number=number,
-                    turns=turns,
-                    seconds=seconds,
-                    exact=self._contents.exact,
-                    config=self._contents.config,
-                    files={},
-                )
-            )
+            self._checkpoints.write(number, COORDINATOR, contents.gather())
+            manifest = Manifest(number, turns, seconds, contents.exact, contents.config, files={})
+            self._checkpoints.commit(manifest)
             self._turns, self.failed = turns, ""
             self._checkpoints.keep(self._config.keep)
         except OSError as error:
@@ -119,31 +107,93 @@ class Checkpointer:
     def _give_up(self, number: int, why: str) -> None:
         if number:
             self._checkpoints.abandon(number)
-        kept = self._checkpoints.numbers()
-        before = f"checkpoint {kept[-1]} is kept" if kept else "there is none before it"
+        numbers = self._checkpoints.numbers()
+        before = f"checkpoint {numbers[-1]} is kept" if numbers else "there is none before it"
         self._say(f"no checkpoint was written: {why}; {before}, and the run continues")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of evaluating a checkpoint in another process."""
+    """The result of evaluating a checkpoint."""
 
-    found: tuple[dict[str, Any], ...]  # the measurement; empty if it was cut short or failed
-    failed: bool  # true if it raised; then no other checkpoint is measured
-    words: tuple[str, ...]  # messages for the user
+    found: Mapping[str, Any] | None = None  # the measurement; None if it was cut short or failed
+    message: str = ""
+    failed: bool = False  # true if it raised; then no other checkpoint is measured
 
 
-class Elsewhere(Protocol):
-    """Another process that measures one checkpoint at a time."""
+def measure_checkpoint(
+    checkpoints: Checkpoints,
+    measure: Measure,
+    challenge: Challenge | None,
+    number: int,
+    snapshots: Mapping[str, Snapshot],
+) -> Outcome:
+    """Measure a checkpoint, and compare it with the best so far if means cannot decide."""
+    try:
+        measured = measure(snapshots)
+        if measured is None:
+            message = f"checkpoint {number} was not evaluated completely{OUT_OF_TIME}"
+            return Outcome(message=message)
+        if measured["mean_return"] is None:
+            return Outcome(
+                message=f"checkpoint {number} was not measured: no learning agent took part in any "
+                "episode; increase checkpoint.evaluate_episodes"
+            )
+        found = _with_margin(checkpoints, number, measured, snapshots, challenge)
+        if _was_cut(found):
+            return Outcome(
+                message=f"checkpoint {number} was not compared with the best so far, checkpoint "
+                f"{found['rival']}{OUT_OF_TIME}"
+            )
+        return Outcome(found)
+    except Exception as error:  # a failed measurement must not end the run
+        log.exception("the evaluation of checkpoint %d failed", number)
+        message = f"the evaluation failed, so no more checkpoints are evaluated: {error}"
+        return Outcome(message=message, failed=True)
+
+
+def _with_margin(
+    checkpoints: Checkpoints,
+    number: int,
+    measured: Mapping[str, Any],
+    snapshots: Mapping[str, Snapshot],
+    challenge: Challenge | None,
+) -> dict[str, Any]:
+    """Return the measurement, with the margin over the best so far if means cannot decide."""
+    found = {"checkpoint": number, **measured}
+    best = checkpoints.best()
+    if challenge is not None and best is not None and _is_undecided(found, best):
+        rival = int(best["checkpoint"])
+        found |= {"rival": rival, "margin": challenge(snapshots, rival)}
+    return found
+
+
+class MeasuringThread:
+    """Evaluation of checkpoints during a run, one at a time; like `MeasuringProcess`."""
+
+    def __init__(self, measure: Callable[[int, Mapping[str, Snapshot]], Outcome]) -> None:
+        self._measure = measure
+        self._thread: threading.Thread | None = None
+        self._outcomes: list[Outcome] = []
 
     def begin(self, number: int, snapshots: Mapping[str, Snapshot]) -> None:
-        """Start to measure a checkpoint; the previous measurement has ended."""
+        self._outcomes = outcomes = list[Outcome]()
+        self._thread = threading.Thread(
+            target=lambda: outcomes.append(self._measure(number, snapshots)),
+            name="evaluation",
+            daemon=True,
+        )
+        self._thread.start()
 
     def outcome(self, timeout: float) -> Outcome | None:
         """Return the outcome, waiting at most `timeout` seconds; None if there is none yet."""
+        if self._thread is not None:
+            self._thread.join(timeout)
+        return self._outcomes[0] if self._outcomes else None
 
     def end(self) -> None:
-        """Abandon the current measurement."""
+        """Abandon the current measurement, which has `TO_CLOSE` seconds to end."""
+        self.outcome(TO_CLOSE)
 
 
 class BestKeeper:
@@ -163,34 +213,24 @@ class BestKeeper:
         challenge: Challenge | None = None,
         cancelled: threading.Event | None = None,
         interrupted: Callable[[], bool] = lambda: False,
-        elsewhere: Elsewhere | None = None,
+        elsewhere: MeasuringProcess | None = None,
     ) -> None:
-        self._elsewhere, self._is_away = elsewhere, False
-        self._checkpoints, self._measure, self._say = checkpoints, measure, say
-        self._inline, self._challenge = inline, challenge
-        self._cancelled = cancelled or threading.Event()
-        self._interrupted = interrupted
-        self._thread: threading.Thread | None = None
-        self._done: list[dict[str, Any]] = []
-        self._failed = self._reported = False
+        self._checkpoints, self._say, self._challenge = checkpoints, say, challenge
+        self._measure = partial(measure_checkpoint, checkpoints, measure, challenge)
+        self._cancelled, self._interrupted = cancelled or threading.Event(), interrupted
+        self._elsewhere = None if inline else elsewhere or MeasuringThread(self._measure)
+        self._is_measuring = self._failed = self._reported = False
 
     def offer(self, number: int, snapshots: Mapping[str, Snapshot]) -> None:
         """Measure a checkpoint, unless another is being measured."""
         self.collect()
-        if self._thread is not None or self._is_away or self._failed:
+        if self._is_measuring or self._failed:
             return
-        if self._inline:
-            self._play(number, snapshots)
-            self.collect()
-            return
-        if self._elsewhere is not None:
+        if self._elsewhere is None:
+            self._take(self._measure(number, snapshots))
+        else:
             self._elsewhere.begin(number, snapshots)
-            self._is_away = True
-            return
-        self._thread = threading.Thread(
-            target=self._play, args=(number, snapshots), name="evaluation", daemon=True
-        )
-        self._thread.start()
+            self._is_measuring = True
 
     def compare(
         self,
@@ -202,23 +242,18 @@ class BestKeeper:
         """Compare a checkpoint that was evaluated after the run; False if play was cut short."""
         if measured["mean_return"] is None:
             return True
-        found = self._compare(number, measured, snapshots, challenge or self._challenge)
+        by = challenge or self._challenge
+        found = _with_margin(self._checkpoints, number, measured, snapshots, by)
         if _was_cut(found):
             return False
         self._keep(found)
         return True
 
     def collect(self, timeout: float = 0.0) -> None:
-        if self._thread is not None:
-            self._thread.join(timeout)
-            if self._thread.is_alive():
-                return
-            self._thread = None
-        outcome = self._elsewhere.outcome(timeout) if self._elsewhere and self._is_away else None
-        if outcome is not None:
-            self._take(outcome)
-        while self._done:
-            self._keep(self._done.pop())
+        if self._elsewhere is not None and self._is_measuring:
+            outcome = self._elsewhere.outcome(timeout)
+            if outcome is not None:
+                self._take(outcome)
 
     def close(self, timeout: float) -> None:
         """Wait `timeout` seconds for the current measurement, then abandon it."""
@@ -226,78 +261,27 @@ class BestKeeper:
         self._cancelled.set()
         if self._elsewhere is not None:
             self._elsewhere.end()
-            self._is_away = False
-        self.collect(timeout)
-
-    def measured(self, number: int, snapshots: Mapping[str, Snapshot]) -> tuple[bool, Any]:
-        """Return whether measuring failed, and the result; called in the measuring process."""
-        self._play(number, snapshots)
-        return self._failed, tuple(self._done)
+        self.collect()
+        self._is_measuring = False
 
     def _take(self, outcome: Outcome) -> None:
-        self._is_away = False
-        self._failed = outcome.failed
-        self._done += outcome.found
-        for words in outcome.words:
-            if outcome.failed or not self._reported:
-                self._say(words)
+        """Keep a measurement; report once that one was cut short, unless it was cancelled."""
+        self._is_measuring, self._failed = False, outcome.failed
+        if outcome.found is not None:
+            self._keep(outcome.found)
+        is_silent = self._cancelled.is_set() or self._interrupted() or self._reported
+        if outcome.failed or (outcome.message and not is_silent):
             self._reported = True
+            self._say(outcome.message)
 
     def _keep(self, found: Mapping[str, Any]) -> None:
         """Mark a checkpoint as the best, if it is better and still exists."""
-        is_kept = found["checkpoint"] in self._checkpoints.numbers()
-        if is_kept and _is_better(found, self._checkpoints.best()):
+        exists = found["checkpoint"] in self._checkpoints.numbers()
+        if exists and _is_better(found, self._checkpoints.best()):
             try:
                 self._checkpoints.mark_best(found)
             except OSError as error:
                 self._say(f"cannot record the best checkpoint: {error.strerror}")
-
-    def _play(self, number: int, snapshots: Mapping[str, Snapshot]) -> None:
-        try:
-            measured = self._measure(snapshots)
-            if measured is None:
-                self._report_once(f"checkpoint {number} was not evaluated completely")
-                return
-            if measured["mean_return"] is None:
-                self._report_once(
-                    f"checkpoint {number} was not measured: no learning agent took part in any "
-                    "episode; increase checkpoint.evaluate_episodes",
-                    "",
-                )
-                return
-            found = self._compare(number, measured, snapshots, self._challenge)
-            if not _was_cut(found):
-                self._done.append(found)
-            else:
-                self._report_once(
-                    f"checkpoint {number} was not compared with the best so far, checkpoint "
-                    f"{found['rival']}"
-                )
-        except Exception as error:  # a failed measurement must not end the run
-            log.exception("the evaluation of checkpoint %d failed", number)
-            self._failed = True
-            self._say(f"the evaluation failed, so no more checkpoints are evaluated: {error}")
-
-    def _report_once(self, what: str, why: str = OUT_OF_TIME) -> None:
-        """Report once that a measurement failed, unless it was cancelled."""
-        if not (self._cancelled.is_set() or self._interrupted() or self._reported):
-            self._reported = True
-            self._say(what + why)
-
-    def _compare(
-        self,
-        number: int,
-        measured: Mapping[str, Any],
-        snapshots: Mapping[str, Snapshot],
-        challenge: Challenge | None,
-    ) -> dict[str, Any]:
-        """Return the measurement, with the margin over the best so far if means cannot decide."""
-        found = {"checkpoint": number, **measured}
-        best = self._checkpoints.best()
-        if challenge is not None and best is not None and _tells_nothing(found, best):
-            rival = int(best["checkpoint"])
-            found |= {"rival": rival, "margin": challenge(snapshots, rival)}
-        return found
 
 
 def _was_cut(found: Mapping[str, Any]) -> bool:
@@ -309,7 +293,7 @@ def _are_alike(found: Mapping[str, Any], best: Mapping[str, Any]) -> bool:
     return bool(found.get("sampled")) == bool(best.get("sampled"))
 
 
-def _tells_nothing(found: Mapping[str, Any], best: Mapping[str, Any]) -> bool:
+def _is_undecided(found: Mapping[str, Any], best: Mapping[str, Any]) -> bool:
     """Return whether means cannot decide, so that the two must play each other."""
     if not (found.get("constant_sum") and _are_alike(found, best)):
         return False

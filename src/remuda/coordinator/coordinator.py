@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import FrameType
 from typing import Any, Protocol
 
 from remuda.config import RunConfig
 from remuda.coordinator.analysing import PopulationAnalyser
-from remuda.coordinator.bounded_work import RECORD, VALUES
+from remuda.coordinator.bounded_work import RECORD, VALUES, FrozenTexts
 from remuda.coordinator.checkpointing import BestKeeper, Challenge, Checkpointer
-from remuda.coordinator.frozen_json import FrozenTexts
-from remuda.coordinator.garbage import passed_over
 from remuda.coordinator.ledger_writer import LedgerWriter
 from remuda.coordinator.metrics_log import MetricsLog
 from remuda.coordinator.run_notes import EnvironmentNotes, ShortEpisodes
@@ -25,6 +24,7 @@ from remuda.coordinator.status import StatusFile
 from remuda.errors import RoleDiedError
 from remuda.publish.snapshot import Snapshot
 from remuda.runs.metrics import Record, View
+from remuda.runs.result import Result
 from remuda.runs.run_directory import RunDirectory
 from remuda.system.processes.child import STOPPING_SIGNALS
 from remuda.types import RoleStatus, Runtime
@@ -54,7 +54,7 @@ class RunEvents(Protocol):
     def wants_checkpoint(self) -> bool:
         """Return whether a checkpoint is requested now; reading resets the request."""
 
-    def look(self, reading: Reading, seconds: float) -> None:
+    def poll(self, reading: Reading, seconds: float) -> None:
         """Receive the counters of this tick, `seconds` of play after the start of the run."""
 
     def saved(self, number: int) -> None:
@@ -109,18 +109,32 @@ class Signals:
 ALL_PLAYED, TIME_UP = "all turns were played", "the time was up"
 
 
-@dataclass
-class Ending:
-    """The end of a session of a run."""
+ITS_OWN = 1_000  # maximum number of objects frozen by the interpreter; Python 3.12 freezes 375
 
-    words: str
-    finished: bool  # true if the run reached its limit: nothing is left to resume
-    record: Record
-    earlier: float  # seconds of play in earlier sessions
-    restarts: dict[str, int]  # number of restarts by process, without zeros
-    processors: dict[str, float]  # mean number of CPU cores each process used, if known
-    notes: tuple[str, ...] = ()
-    unsaved: tuple[str, ...] = ()
+
+class _State:
+    left_frozen = False  # whether a run left objects frozen, because other code had frozen some
+
+
+@contextmanager
+def gc_frozen() -> Iterator[None]:
+    """Exclude all existing objects from garbage collections inside the `with`.
+
+    A full collection visits 300,000 objects of the libraries and takes a tenth of a second. If
+    other code froze objects before, all objects stay frozen at the end. Garbage of an earlier run
+    is collected first.
+    """
+    by_others = gc.get_freeze_count() > ITS_OWN
+    if by_others and _State.left_frozen:  # some frozen objects may be garbage by now
+        gc.unfreeze()
+    gc.collect()
+    gc.freeze()
+    _State.left_frozen = by_others
+    try:
+        yield
+    finally:
+        if not by_others:
+            gc.unfreeze()
 
 
 class Coordinator:
@@ -151,7 +165,7 @@ class Coordinator:
         self._undone: dict[str, int] = {}
         self._halted: set[str] = set()
 
-    def run(self, config: RunConfig, every: float, signals: Signals) -> Ending:
+    def run(self, config: RunConfig, every: float, signals: Signals) -> Result:
         """Supervise the run until it ends, with a checkpoint every `every` seconds."""
         try:
 
@@ -163,7 +177,7 @@ class Coordinator:
             if self._ledger_writer is not None:
                 self._ledger_writer.begin()
             boards: list[ScoreboardReader] = []
-            with passed_over():
+            with gc_frozen():
                 # Read the scoreboard before play starts, so the first record has every episode.
                 self._runtime.start(stopped, lambda: boards.append(self._make_board()))
                 board = boards[0] if boards else self._make_board()
@@ -178,14 +192,14 @@ class Coordinator:
             if self._best is not None:
                 self._best.close(EVALUATION_LIMIT)
 
-    def ended_before(self, words: str) -> Ending:
-        """Return the ending of a run with nothing left to do; start and write nothing."""
+    def ended_before(self, words: str) -> Result:
+        """Return the result of a run with nothing left to do; start and write nothing."""
         board = self._make_board()
         session = board.between(board.start, board.read(), whole=True)
         if self._analyser is not None:
             self._analyser.close()
         self._runtime.stop()
-        return Ending(words, True, session, board.earlier, {}, {})
+        return Result(self._run.path, words, True, session, None, None, board.earlier, {}, {})
 
     def compare_last(
         self, measured: Mapping[str, Any], snapshots: Mapping[str, Snapshot], challenge: Challenge
@@ -198,7 +212,7 @@ class Coordinator:
 
     def _go_on(
         self, board: ScoreboardReader, config: RunConfig, every: float, signals: Signals
-    ) -> Ending:
+    ) -> Result:
         logged, whole_due = board.start, board.start.time + WHOLE
         due = board.start.time + every
         recent, encodes = deque([board.start], maxlen=SHOWN_TICKS), False
@@ -206,7 +220,7 @@ class Coordinator:
         while True:
             over, died = self._let_work()
             if self._analyser is not None:  # it reads the ledger, which was just written
-                self._analyser.look()
+                self._analyser.poll()
                 board.analysis = self._analyser.newest
             board.traffic = self._runtime.traffic()
             now = board.read()
@@ -218,10 +232,11 @@ class Coordinator:
             if words and signals.caught is not None and not finished and not died:
                 self._view.say(STOPPING)
             if self._events is not None:
-                self._events.look(now, board.seconds(now))
+                self._events.poll(now, board.seconds(now))
             # While encoding is in progress, every second tick does only that: with many policies, a
             # record and encoding together take too long for one tick.
-            encodes = self._is_busy and not (encodes or words or now.time >= due)
+            is_busy = self._metrics.work.busy or self._status.work.busy
+            encodes = is_busy and not (encodes or words or now.time >= due)
             if encodes:
                 recent.append(now)
                 self._work(VALUES)
@@ -242,7 +257,7 @@ class Coordinator:
                 if now.time >= due or number is None:
                     due = now.time + (min(RETRY, every) if number is None else every)
             self._view.show(record)
-            self._status.look(record)
+            self._status.note_returns(record)
             if is_logged:
                 whole = now.time >= whole_due and self._frozen is not None and self._frozen.complete
                 whole_due = now.time + WHOLE if whole else whole_due
@@ -252,9 +267,8 @@ class Coordinator:
                 if self._events is not None:
                     self._events.logged(record)
             if words:
-                ending = self._end(board, record, now, words, finished, died)
-                notes = (n for each in watched for n in each.notes())
-                return replace(ending, notes=(*ending.notes, *notes))
+                result = self._end(board, record, now, words, finished, died)
+                return result.with_notes(*(note for each in watched for note in each.notes()))
             if self._status.is_due:
                 self._status.begin(record, self._runtime.status())
             self._work(VALUES - RECORD * len(record.policies))
@@ -272,7 +286,7 @@ class Coordinator:
         if self._ledger_writer is not None:
             self._ledger_writer.write()
         if self._frozen is not None:
-            self._frozen.look()
+            self._frozen.poll()
         return over, died
 
     def _end(
@@ -283,7 +297,7 @@ class Coordinator:
         words: str,
         finished: bool,
         died: RoleDiedError | None,
-    ) -> Ending:
+    ) -> Result:
         self._metrics.work.finish()
         if died:
             self._status.note(words)
@@ -294,9 +308,10 @@ class Coordinator:
         roles = self._runtime.status()
         restarts = {role.name: role.restarts for role in roles if role.restarts}
         had = {r.name: r.processor for r in roles if r.processor is not None}
-        unsaved = [each for each in (self._checkpointer.failed, self._metrics.failed) if each]
+        unsaved = tuple(filter(None, (self._checkpointer.failed, self._metrics.failed)))
         notes = tuple(_restart_words(role) for role in roles if role.restarts)
-        return Ending(words, finished, session, board.earlier, restarts, had, notes, tuple(unsaved))
+        end = (self._run.path, words, finished, session, None, None, board.earlier)
+        return Result(*end, restarts, had, notes, unsaved)
 
     def _reason(
         self, over: bool, seconds: float, config: RunConfig, signals: Signals
@@ -312,10 +327,6 @@ class Coordinator:
             return TIME_UP, True
         return "", False
 
-    @property
-    def _is_busy(self) -> bool:
-        return self._metrics.work.busy or self._status.work.busy
-
     def _work(self, values: int) -> None:
         """Encode about `values` values, half of them for the status if one is being written."""
         share = values // 2 if self._status.work.busy else values
@@ -324,7 +335,10 @@ class Coordinator:
     def _checkpoint(self, record: Record, words: str) -> int | None:
         number = self._checkpointer.take(self._runtime, record.turns, record.seconds)
         if number is not None and self._best is not None and not words:
-            self._best.offer(number, _copies(self._snapshots()))
+            snapshots = self._snapshots().items()
+            self._best.offer(
+                number, {name: replace(s, weights=s.weights.copy()) for name, s in snapshots}
+            )
         if number is not None and self._events is not None:
             self._events.saved(number)
         return number
@@ -360,10 +374,3 @@ def line_interval(config: RunConfig, seconds: float) -> float:
     if config.log_every == "auto":
         return min(max(seconds / LINES, TICK), LONGEST)
     return config.log_every
-
-
-def _copies(snapshots: dict[str, Snapshot]) -> dict[str, Snapshot]:
-    return {
-        name: Snapshot(s.weights.copy(), s.version, s.learner_step, s.epsilon)
-        for name, s in snapshots.items()
-    }

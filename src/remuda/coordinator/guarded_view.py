@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from remuda.errors import UsageError
@@ -28,15 +29,9 @@ class GuardedView:
             )
         self._view = view
         self.failed = ""  # a message about the failure; empty if there is none
-
-    def start(self, goal: Goal) -> None:
-        self._call(self._view.start, goal)
-
-    def show(self, record: Record) -> None:
-        self._call(self._view.show, record)
-
-    def log(self, record: Record) -> None:
-        self._call(self._view.log, record)
+        self.start: Callable[[Goal], None] = partial(self._call, view.start)
+        self.show: Callable[[Record], None] = partial(self._call, view.show)
+        self.log: Callable[[Record], None] = partial(self._call, view.log)
 
     def say(self, message: str) -> None:
         if logging.getLogger("remuda").handlers:  # the run's log file is open

@@ -65,8 +65,7 @@ class LedgerWriter:
         try:
             self._file.append(records, self._next - len(records))
         except OSError as error:
+            message = f"cannot write the ledger of matches: {error.strerror}; the run continues"
             if not self._failed:
-                self._failed = True
-                self._say(
-                    f"cannot write the ledger of matches: {error.strerror}; the run continues"
-                )
+                self._say(message)
+            self._failed = True

@@ -16,12 +16,10 @@ from remuda.system.processes.logs import LOG_FORMAT, level_of_children
 class _LogFile(logging.FileHandler):
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record, recreating a deleted folder."""
-        try:
+        with suppress(OSError):
             if self.stream is None:
                 Path(self.baseFilename).parent.mkdir(parents=True, exist_ok=True)
             super().emit(record)
-        except OSError:
-            self.handleError(record)
 
     def _open(self) -> TextIO:  # type: ignore[override]
         return os.fdopen(open_file(Path(self.baseFilename), APPEND), "a", encoding=self.encoding)

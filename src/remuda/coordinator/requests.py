@@ -23,7 +23,7 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -63,29 +63,29 @@ class Requests:
         self._remove()
         # If the directory cannot be removed, old requests must still have no effect.
         for path in (*self._folder.glob("*.request"), self._folder / CLOSED):
-            _take_back(path)
+            _unlink(path)
 
     def attach(self, playing: Playing) -> None:
         """Answer requests for weights from now on."""
         self._playing = playing
 
-    def look(self) -> None:
-        """Execute new requests."""
+    def poll(self) -> None:
         if self._is_closed:
             return
         try:
             if self._folder.is_symlink():  # it leads out of the run's directory
                 return
             self._folder.mkdir(exist_ok=True)
-            with os.scandir(self._folder) as entries:
-                there = sorted(entry.name for entry in entries)
+            paths = sorted(self._folder.iterdir())
+            requests = [path for path in paths if path.suffix == ".request"]
+            answers = [path for path in paths if path.suffix in (WEIGHTS, ANSWER)]
+            for path in answers if requests else ():
+                if time.time() - path.lstat().st_mtime > 2.0 * PATIENCE:
+                    _unlink(path)
         except OSError:  # there can be no requests
             return
-        names = [name for name in there if name.endswith(".request")]
-        if names:
-            self._remove_old([name for name in there if name.endswith((WEIGHTS, ANSWER))])
-        for name in names:
-            self._answer(self._folder / name)
+        for path in requests:
+            self._answer(path)
 
     def close(self) -> None:
         """Stop executing requests; existing answers can still be read."""
@@ -115,12 +115,6 @@ class Requests:
                 self._folder.rename(aside)
                 shutil.rmtree(aside, ignore_errors=True)
 
-    def _remove_old(self, names: Iterable[str]) -> None:
-        for name in names:
-            with contextlib.suppress(OSError):
-                if time.time() - (self._folder / name).stat().st_mtime > 2.0 * PATIENCE:
-                    (self._folder / name).unlink()
-
     def _answer(self, path: Path) -> None:
         try:
             with contextlib.ExitStack() as stack:
@@ -140,16 +134,16 @@ class Requests:
             write_whole(path.with_suffix(ANSWER), json.dumps(found).encode(), sync=False)
 
     def _carry_out(self, request: Mapping[str, Any], path: Path) -> Any:
-        what = request.get("do")
-        if what == "stop":
+        action = request.get("do")
+        if action == "stop":
             self._run.interrupt("stopped by request")
             return "the run will write a last checkpoint and stop"
-        if what == "checkpoint":
+        if action == "checkpoint":
             self._run.save()
             return "a checkpoint will be written"
-        if what == "list":
+        if action == "list":
             return {name: self._run.hyperparameters(name) for name in self._run.policies}
-        if what == "set":
+        if action == "set":
             values, policy = request.get("values"), request.get("policy")
             if not isinstance(values, dict) or not isinstance(policy, str | None):
                 raise UsageError("`values` must be named numbers, and `policy` a name or null")
@@ -162,9 +156,9 @@ class Requests:
             found = ", ".join(f"{name} {value:g}" for name, value in values.items())
             self._say(f"by request: {policy or 'all policies'} train with {found} from now on")
             return f"{policy or 'all policies'}: {found}"
-        if what == "weights":
+        if action == "weights":
             return self._show_weights(request.get("policy"), path)
-        raise UsageError(f"`do` is {what!r}; allowed are stop, checkpoint, list, set and weights")
+        raise UsageError(f"`do` is {action!r}; allowed are stop, checkpoint, list, set and weights")
 
     def _show_weights(self, policy: Any, path: Path) -> dict[str, int]:
         """Write a policy's current weights next to a request; return their version."""
@@ -201,7 +195,7 @@ def ask(directory: Path, request: Mapping[str, Any], seconds: float = PATIENCE) 
     values by policy. Raise a `UsageError` if the request is impossible, cannot be written, or is
     not answered in time.
     """
-    return _asked(directory, _new_name(), request, seconds)
+    return _send(directory, _new_name(), request, seconds)
 
 
 def ask_weights(directory: Path, policy: str, size: int, seconds: float = PATIENCE) -> Snapshot:
@@ -213,15 +207,14 @@ def ask_weights(directory: Path, policy: str, size: int, seconds: float = PATIEN
     name = _new_name()
     path = directory / FOLDER / f"{name}{WEIGHTS}"
     try:
-        found = _asked(directory, name, {"do": "weights", "policy": policy}, seconds)
+        found = _send(directory, name, {"do": "weights", "policy": policy}, seconds)
         with open_stream(path) as file:
             data = file.read(size * WIRE.itemsize + 1)
         version, learner_step = int(found["version"]), int(found["learner_step"])
     except (OSError, TypeError, KeyError, ValueError) as error:
         raise UsageError(f"{directory} did not show weights of {policy}: {error}") from None
     finally:
-        with contextlib.suppress(OSError):
-            path.unlink()
+        _unlink(path)
     if len(data) != size * WIRE.itemsize:
         raise UsageError(f"the weights of {policy} in {directory} do not fit its network")
     return Snapshot(np.frombuffer(data, WIRE).astype(np.float32), version, learner_step, 0.0)
@@ -231,39 +224,39 @@ def _new_name() -> str:
     return f"{time.time_ns():020d}-{secrets.token_hex(4)}"
 
 
-def _asked(directory: Path, name: str, request: Mapping[str, Any], seconds: float) -> Any:
+def _send(directory: Path, name: str, request: Mapping[str, Any], seconds: float) -> Any:
     folder = directory / FOLDER
     request_file, part = folder / f"{name}.request", folder / f"{name}.part"
     if folder.is_symlink():
         raise UsageError(f"{folder} is a link; requests are written into the run's directory")
     try:
-        where = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             part.write_bytes(json.dumps(dict(request)).encode())
             part.rename(request_file)
-            return _awaited(directory, folder / f"{name}{ANSWER}", where, seconds)
+            return _wait_for(directory, folder / f"{name}{ANSWER}", descriptor, seconds)
         finally:
-            _take_back(request_file)
-            os.close(where)
+            _unlink(request_file)
+            os.close(descriptor)
     except FileNotFoundError:
         raise _over(directory) from None
     except OSError as error:
         raise UsageError(f"cannot write into {folder}: {error.strerror}") from None
 
 
-def _awaited(directory: Path, answer: Path, where: int, seconds: float) -> Any:
+def _wait_for(directory: Path, answer: Path, descriptor: int, seconds: float) -> Any:
     """Wait for an answer while the run is live.
 
-    `where` is a descriptor of the request's directory. If another directory is now in its place,
+    `descriptor` is that of the request's directory. If another directory is now in its place,
     the run was restarted and does not know the request.
     """
     run, closed = RunDirectory(directory), answer.with_name(CLOSED)
-    until, looked = time.monotonic() + seconds, time.monotonic()
+    until, checked = time.monotonic() + seconds, time.monotonic()
     while time.monotonic() < until:
         # Checked before the answer is read, so that an answer written before the end is returned.
-        over = closed.exists() or not _is_at(where, answer.parent)
-        if time.monotonic() - looked > OFTEN:
-            over, looked = over or not run.is_running(), time.monotonic()
+        over = closed.exists() or not _is_at(descriptor, answer.parent)
+        if time.monotonic() - checked > OFTEN:
+            over, checked = over or not run.is_running(), time.monotonic()
         with contextlib.suppress(OSError):
             found = read_json(answer)
             answer.unlink(missing_ok=True)
@@ -283,9 +276,9 @@ def _is_at(descriptor: int, path: Path) -> bool:
         return False
 
 
-def _take_back(asked: Path) -> None:
+def _unlink(path: Path) -> None:
     with contextlib.suppress(OSError):
-        asked.unlink()
+        path.unlink()
 
 
 def _over(directory: Path) -> UsageError:

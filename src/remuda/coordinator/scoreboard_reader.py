@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from remuda.experience.store import ExperienceStore
 from remuda.population.ledger.records import GAMES, MEETINGS, RATING, REWARD, UNCERTAINTY, WINS
 from remuda.population.members.table import MemberRow, Table
 from remuda.population.members.table_parts import MATCHES
-from remuda.runs.columns import ON_POLICY, REPLAY, Column, Mean, Total
+from remuda.runs.columns import ON_POLICY, REPLAY, Column
 from remuda.runs.metrics import (
     POLICY_COLUMNS,
     SHARES,
@@ -25,20 +25,15 @@ from remuda.runs.metrics import (
     population_record,
 )
 from remuda.system.scoreboard import EpisodeTotals, Learn, Play, Policy, Row, Scoreboard, added_up
+from remuda.types import Bools
 
 Numbers = list[float | None]
 
 
-class Spread(NamedTuple):
-    """Extremes and standard deviation of each policy's returns in an interval; None if unknown."""
+def spread_of(rows: Row, mark: float, means: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+    """Return minimum, maximum and standard deviation of each policy's returns; None if unknown.
 
-    low: Numbers
-    high: Numbers
-    deviation: Numbers
-
-
-def spread_of(rows: Row, mark: float, means: Numbers) -> Spread:
-    """Combine the actors' counts of interval `mark`; sums of squares as in Chan et al. 1983.
+    Combines the actors' counts of interval `mark`; sums of squares as in Chan et al. 1983.
 
     An episode that ends during the reading, or just before the interval, may be in the mean but not
     in the extremes, or the reverse. So the extremes are extended to include the mean.
@@ -56,18 +51,10 @@ def spread_of(rows: Row, mark: float, means: Numbers) -> Spread:
     deviation = np.sqrt(squares.sum(0) / divisor)
     low = np.where(fresh, rows[..., Policy.LOW], np.inf).min(0)
     high = np.where(fresh, rows[..., Policy.HIGH], -np.inf).max(0)
-    known = [n > 0 and m is not None for n, m in zip(total.tolist(), means, strict=True)]
-    return Spread(
-        [
-            min(x, m or 0.0) if k else None
-            for x, m, k in zip(low.tolist(), means, known, strict=True)
-        ],
-        [
-            max(x, m or 0.0) if k else None
-            for x, m, k in zip(high.tolist(), means, known, strict=True)
-        ],
-        [x if k else None for x, k in zip(deviation.tolist(), known, strict=True)],
-    )
+    interval_means = np.array(means, np.float64)  # NaN: unknown
+    known = (total > 0.0) & ~np.isnan(interval_means)
+    low, high = np.fmin(low, interval_means), np.fmax(high, interval_means)
+    return _where(low, known), _where(high, known), _where(deviation, known)
 
 
 @dataclass(frozen=True)
@@ -140,8 +127,11 @@ class ScoreboardReader:
         play = later.play
         change = play - earlier.play
         policies, members = self._policies(earlier, later, seconds), self._members(whole)
+        playing = [p for name, p in policies.items() if not members or name in members]
         matches = self._table.word(MATCHES) if self._table is not None else 0
-        metrics = len(self.scoreboard.episode_metrics)
+        analysis = self.analysis
+        totals = (later.episode_totals - earlier.episode_totals)[len(EpisodeTotals) :]
+        metrics = _means(*np.split(totals, 2))
         return Record(
             seconds=self.seconds(later),
             turns=int(play[Play.TURNS]),
@@ -156,32 +146,18 @@ class ScoreboardReader:
                 for name, share in SHARES.items()
             },
             policies=policies,
-            episode_metrics={
-                name: _mean(
-                    later.episode_totals - earlier.episode_totals,
-                    len(EpisodeTotals) + i,
-                    len(EpisodeTotals) + metrics + i,
-                )
-                for i, name in enumerate(self.scoreboard.episode_metrics)
-            },
+            episode_metrics=dict(zip(self.scoreboard.episode_metrics, metrics, strict=True)),
             members=members,
             frozen=self._table.occupants.frozen if self._table is not None else 0,
             matches=matches,
-            population=self._population(policies, members, matches),
+            population=population_record(
+                [policy.mean_return for policy in playing],
+                [policy.staleness for policy in playing],
+                None if self._table is None else matches,
+                None if analysis is None else analysis.numbers,
+                None if analysis is None else time.monotonic() - analysis.requested_at,
+            ),
             **_traffic(earlier, later, seconds),
-        )
-
-    def _population(
-        self, policies: dict[str, PolicyRecord], members: dict[str, MemberRecord], matches: int
-    ) -> dict[str, float | None]:
-        found = self.analysis
-        playing = [p for name, p in policies.items() if not members or name in members]
-        return population_record(
-            [policy.mean_return for policy in playing],
-            [policy.staleness for policy in playing],
-            None if self._table is None else matches,
-            None if found is None else found.numbers,
-            None if found is None else time.monotonic() - found.asked,
         )
 
     def _members(self, whole: bool) -> dict[str, MemberRecord]:
@@ -213,28 +189,31 @@ class ScoreboardReader:
             steps - (0 if ring.rollout else ring.config.learning_starts)
             for steps, ring in zip(written, rings, strict=True)
         ]
-
-        def rates(values: Row) -> Numbers:
-            return [x if k else None for x, k in zip(values.tolist(), known.tolist(), strict=True)]
-
         means = _means(played[:, Policy.RETURN_SUM], played[:, Policy.EPISODES])
-        spread = self._spread(earlier, later, means)
+        low: Numbers = [None] * len(means)
+        high = deviation = low
+        if later.begun == earlier.time:  # the interval is the marked one
+            low, high, deviation = spread_of(later.actors, later.mark, means)
         own: dict[str, Sequence[Any]] = {
             "mean_return": means,
-            "return_min": spread.low,
-            "return_max": spread.high,
-            "return_deviation": spread.deviation,
-            "total_reward": _finite(policy[:, Policy.RETURN_SUM]),
+            "return_min": low,
+            "return_max": high,
+            "return_deviation": deviation,
+            "total_reward": _where(
+                policy[:, Policy.RETURN_SUM], np.isfinite(policy[:, Policy.RETURN_SUM])
+            ),
             "episode_length": _means(played[:, Policy.TURNS_SUM], played[:, Policy.EPISODES]),
             "episodes": policy[:, Policy.EPISODES].astype(np.int64).tolist(),
-            "updates_per_second": rates(np.maximum(learned[:, Learn.UPDATES] / seconds, 0.0)),
+            "updates_per_second": _where(
+                np.maximum(learned[:, Learn.UPDATES] / seconds, 0.0), known
+            ),
             "steps": written,
             "replay_fill": [ring.fill for ring in rings],
             "replay_ratio": [n / m if m > 0 else None for n, m in zip(samples, begun, strict=True)],
             "behind": [_behind(*each) for each in zip(rings, written, learn, strict=True)],
             "lost": [_lost(*each) for each in zip(rings, written, learn, strict=True)],
             "epsilon": policy[:, Policy.EPSILON].tolist(),
-            "busy": rates(busy),
+            "busy": _where(busy, known),
             "halted": (learn[:, Learn.HALTED] != 0).tolist(),
         }
         on_policy = [bool(ring.rollout) for ring in rings]
@@ -247,27 +226,17 @@ class ScoreboardReader:
         )
         return {name: PolicyRecord(*row) for name, row in zip(names, rows, strict=True)}
 
-    def _spread(self, earlier: Reading, later: Reading, means: Numbers) -> Spread:
-        """Return the spread of returns if the interval is the marked one; else None values."""
-        if later.begun == earlier.time:
-            return spread_of(later.actors, later.mark, means)
-        nothing: Numbers = [None] * len(means)
-        return Spread(nothing, nothing, nothing)
-
 
 def _read(column: Column, learned: Row, learn: Row, on_policy: list[bool]) -> Sequence[Any]:
     source = column.source
     assert source is not None, f"column {column.name} is not computed"
-    if isinstance(source, Total):
+    if source.kind == "total":
         total: list[int] = learn[:, source.of].astype(np.int64).tolist()
         return total
-    if isinstance(source, Mean):
+    if source.kind == "mean":
         found = _means(learned[:, source.of], learned[:, source.over])
     else:
-        has_begun = learn[:, Learn.RESTORED] != 0.0
-        found = [
-            x if k else None for x, k in zip(learn[:, source.of].tolist(), has_begun, strict=True)
-        ]
+        found = _where(learn[:, source.of], learn[:, Learn.RESTORED] != 0.0)
     if column.kind in (ON_POLICY, REPLAY):
         wanted = column.kind == ON_POLICY
         return [x if is_on == wanted else None for x, is_on in zip(found, on_policy, strict=True)]
@@ -310,18 +279,14 @@ def _lost(experience: ExperienceStore, written: int, learn: Row) -> int:
     return int(learn[Learn.LOST])
 
 
-def _finite(values: Row) -> Numbers:
-    return [value if math.isfinite(value) else None for value in values.tolist()]
+def _where(values: Row, known: Bools) -> Numbers:
+    """Return values as a list, with None for unknown ones."""
+    return [x if k else None for x, k in zip(values.tolist(), known.tolist(), strict=True)]
 
 
-def _mean(change: Row, total: int, count: int) -> float | None:
-    return float(change[total] / change[count]) if change[count] > 0 else None
-
-
-def _means(totals: Row, counts: Row) -> list[float | None]:
+def _means(totals: Row, counts: Row) -> Numbers:
     counted = counts > 0
-    means = np.divide(totals, counts, out=np.zeros_like(totals), where=counted)
-    return [m if c else None for m, c in zip(means.tolist(), counted.tolist(), strict=True)]
+    return _where(np.divide(totals, counts, out=np.zeros_like(totals), where=counted), counted)
 
 
 def _traffic(earlier: Reading, later: Reading, seconds: float) -> dict[str, float | None]:
@@ -329,6 +294,8 @@ def _traffic(earlier: Reading, later: Reading, seconds: float) -> dict[str, floa
         return {}
     before = earlier.traffic or (0, 0)  # None: read before anything was sent
     size, messages = (b - a for a, b in zip(before, later.traffic, strict=True))
+    if size < 0 or messages < 0:  # a node was lost or restarted in between, with its counts
+        return {}
     trained = float((later.learn - earlier.learn)[:, Learn.TRAINED].sum())
     return {
         "node_bytes_per_second": size / seconds,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import time
 from collections import deque
@@ -12,8 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from remuda.coordinator.bounded_work import Pieces, Work, encode, joined
-from remuda.coordinator.frozen_json import FrozenTexts
+from remuda.coordinator.bounded_work import FrozenTexts, Pieces, Work, encode_record
 from remuda.publish.weight_store import WeightStore
 from remuda.runs.metrics import MemberRecord, PolicyRecord, Record
 from remuda.system.checkpoint.opening import (
@@ -60,10 +58,9 @@ class StatusFile:
         self.work = Pieces()
 
     def note(self, message: str) -> None:
-        """Add a message to the last errors."""
         self._errors.append({"time": time.time(), "message": message})
 
-    def look(self, record: Record) -> None:
+    def note_returns(self, record: Record) -> None:
         """Store returns, since in slow environments most intervals have no finished episode."""
         for name, policy in record.playing.items():
             if policy.mean_return is not None:
@@ -77,7 +74,7 @@ class StatusFile:
     def begin(self, record: Record, roles: Iterable[RoleStatus], ended: str = "") -> None:
         """Start to write a status, dropping an unwritten one."""
         self._begun = time.monotonic()
-        self.look(record)
+        self.note_returns(record)
         self.work.begin(self._writing(record, roles, ended))
 
     def write(self, record: Record, roles: Iterable[RoleStatus], ended: str) -> None:
@@ -85,8 +82,8 @@ class StatusFile:
         self.work.finish()
 
     def _writing(self, record: Record, roles: Iterable[RoleStatus], ended: str) -> Work:
-        playing = record.playing
-        status = vars(record) | {
+        playing, texts = record.playing, list[str]()
+        more = {
             "time": time.time(),
             "coordinator": os.getpid(),
             "schedule": self._schedule,
@@ -94,19 +91,14 @@ class StatusFile:
             "roles": [asdict(role) for role in roles],
             "errors": list(self._errors),
         }
-        del status["policies"], status["members"]
-        policies: list[str] = []
-        members: list[str] = []
         slots = {name: self._published.active(name) for name in playing}
         returns = {name: self._returns.get(name) for name in playing}
-        yield from encode(playing, policies, slot=slots, mean_return=returns)
-        yield from encode(record.members, members)
-        if not record.is_whole and self._frozen:
-            members.append(self._frozen.text())
-        nested = joined(policies=policies, members=members)
+        frozen = self._frozen.text() if self._frozen and not record.is_whole else ""
+        yield from encode_record(
+            record, more, frozen, texts, playing, slot=slots, mean_return=returns
+        )
         with contextlib.suppress(OSError):
-            data = f"{json.dumps(status)[:-1]}, {nested}}}"
-            write_whole(self._path, data.encode(), sync=False)
+            write_whole(self._path, texts[0].encode(), sync=False)
 
 
 def read_status(path: Path) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,29 +10,18 @@ from remuda.system.scoreboard import Learn
 
 
 @dataclass(frozen=True)
-class Mean:
-    """The growth of a learner's sum in an interval divided by that of `over`; None if that is 0."""
+class Source:
+    """The computation of a column from a learner's counters.
 
+    `mean`: the growth of `of` in an interval divided by that of `over`; None if that is 0.
+    `total`: `of` since the start of the run. `newest`: the newest value of `of`; None before a
+    learner has started.
+    """
+
+    kind: str
     of: Learn
-    over: Learn = Learn.ACCEPTED  # the divisor; default: the number of accepted updates
+    over: Learn = Learn.ACCEPTED  # the number of accepted updates
 
-
-@dataclass(frozen=True)
-class Total:
-    """The total of a learner's count since the start of the run."""
-
-    of: Learn
-
-
-@dataclass(frozen=True)
-class Newest:
-    """The newest value of a learner's count; None before a learner has started."""
-
-    of: Learn
-
-
-Source = Mean | Total | Newest
-SOURCES: Mapping[str, type[Source]] = {"mean": Mean, "total": Total, "newest": Newest}
 
 ON_POLICY = "PPO"  # algorithms trained on rollouts; other algorithms leave these columns empty
 REPLAY = "DQN, IQN"  # algorithms trained on replay; other algorithms leave these columns empty
@@ -74,7 +62,7 @@ def _source(text: str) -> Source | None:
     if not text:
         return None
     kind, counts = text.split(" ", 1)
-    return SOURCES[kind](*(Learn[name] for name in counts.split(" / ")))
+    return Source(kind, *(Learn[name] for name in counts.split(" / ")))
 
 
 COLUMNS = _read_table(read_file(Path(__file__).with_name("columns.md")).decode())

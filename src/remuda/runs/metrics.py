@@ -1,28 +1,28 @@
 """Metrics: a record for each interval of a run, stored as JSON lines.
 
 The JSON lines are authoritative; TensorBoard, the live view and the report use the same records.
-Each field of `Record`, `PolicyRecord`, `MemberRecord` and `PopulationRecord` has a line in the
-table `columns.md`, or contains other records. `scoreboard_reader.py` computes the records. To add a
-metric of the learner, add an entry to `scoreboard.Learn`, a field here, and a line to `columns.md`.
+Each field of `Record`, `PolicyRecord` and `MemberRecord`, and each key of `population_record`, has
+a line in the table `columns.md`, or contains other records. `scoreboard_reader.py` computes the
+records. To add a metric of the learner, add an entry to `scoreboard.Learn`, a field here, and a
+line to `columns.md`.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import NoneType
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 
 from remuda.runs.columns import COLUMNS
-from remuda.system.checkpoint.opening import Kinds, checked, checked_all, kinds_of, open_stream
+from remuda.system.checkpoint.opening import checked, checked_all, kinds_of, open_stream
 from remuda.system.scoreboard import Play
 
-R = TypeVar("R")
 UNSET: Any = None  # the default of a required field; JSON lines without the field are refused
 
 
@@ -109,18 +109,6 @@ class AnalysisNumbers:
     exploitability: float | None = None
 
 
-@dataclass(frozen=True)
-class PopulationRecord(AnalysisNumbers):
-    """A population in one interval, and its newest analysis."""
-
-    fitness_mean: float | None = None
-    fitness_best: float | None = None
-    fitness_spread: float | None = None
-    staleness: float | None = None
-    matches: int | None = None
-    analysis_age: float | None = None
-
-
 def population_record(
     returns: Collection[float | None],
     staleness: Iterable[float | None],
@@ -133,16 +121,14 @@ def population_record(
         return {}
     known = np.array([each for each in returns if each is not None], np.float64)
     stale = [each for each in staleness if each is not None]
-    found = PopulationRecord(
-        **vars(analysis or AnalysisNumbers()),
-        fitness_mean=float(known.mean()) if len(known) else None,
-        fitness_best=float(known.max()) if len(known) else None,
-        fitness_spread=float(known.std()) if len(known) else None,
-        staleness=sum(stale) / len(stale) if stale else None,
-        matches=matches,
-        analysis_age=age if analysis is not None else None,
-    )
-    return dict(vars(found))
+    return vars(analysis or AnalysisNumbers()) | {
+        "fitness_mean": float(known.mean()) if len(known) else None,
+        "fitness_best": float(known.max()) if len(known) else None,
+        "fitness_spread": float(known.std()) if len(known) else None,
+        "staleness": sum(stale) / len(stale) if stale else None,
+        "matches": matches,
+        "analysis_age": age if analysis is not None else None,
+    }
 
 
 @dataclass(frozen=True)
@@ -170,7 +156,7 @@ class Record:
     node_bytes_per_second: float | None = None
     node_messages_per_second: float | None = None
     node_bytes_per_step: float | None = None
-    population: dict[str, float | None] = field(default_factory=dict)  # see `PopulationRecord`
+    population: dict[str, float | None] = field(default_factory=dict)  # see `population_record`
 
     @property
     def playing(self) -> dict[str, PolicyRecord]:
@@ -196,8 +182,8 @@ class Record:
     def from_json(line: str | bytes) -> Record:
         try:
             data = checked(json.loads(line), {"policies": dict})
-            policies = _records(PolicyRecord, kinds_of(PolicyRecord), data.pop("policies"))
-            members = _records(MemberRecord, kinds_of(MemberRecord), data.pop("members", {}))
+            policies = _records(PolicyRecord, data.pop("policies"))
+            members = _records(MemberRecord, data.pop("members", {}))
             record = Record(policies=policies, members=members, **data)
             checked(vars(record), kinds_of(Record))
             for numbers in (record.episode_metrics, record.population):
@@ -209,10 +195,10 @@ class Record:
         return record
 
 
-def _records(make: Callable[..., R], kinds: Kinds, data: object) -> dict[str, R]:
-    made = {name: make(**values) for name, values in checked_all(data, {}).items()}
-    checked_all({name: vars(record) for name, record in made.items()}, kinds)
-    return made
+def _records(kind: type, data: object) -> dict[str, Any]:
+    records = {name: kind(**values) for name, values in checked_all(data, {}).items()}
+    checked_all({name: vars(record) for name, record in records.items()}, kinds_of(kind))
+    return records
 
 
 @dataclass(frozen=True)
@@ -234,7 +220,6 @@ SHARES: Mapping[str, Share] = {
 POLICY_COLUMNS = COLUMNS["policy"]
 MEMBER_COLUMNS = COLUMNS["member"]
 RUN_COLUMNS = COLUMNS["run"]
-POPULATION_COLUMNS = COLUMNS["population"]
 AXES = {name: each.axis for name, each in RUN_COLUMNS.items() if each.axis is not None}
 """Fields of `Record` that are x-axes of plots, and the names of the axes."""
 SHOWN_OF_RUN = [name for name, each in RUN_COLUMNS.items() if each.shown and not each.axis]

@@ -10,7 +10,6 @@ import numpy as np
 from remuda.analysis.frame import Frame
 from remuda.analysis.payoffs.from_ledger import read_payoffs as payoffs_of_ledger
 from remuda.analysis.payoffs.payoffs import Payoffs
-from remuda.config import Config
 from remuda.errors import RunDirectoryError
 from remuda.population.ledger.ledger import MATCH, read_records
 from remuda.population.ledger.lineage import read_lineage
@@ -32,10 +31,15 @@ BIRTH_COLUMNS: tuple[tuple[str, type, Any], ...] = (
 
 def read_ledger(run: RunDirectory, agents: Sequence[str]) -> Frame:
     """Return the finished matches of a run, in the order in which they ended."""
-    names, records = _matches(run)
-    if records["policy"].shape[1] != len(agents):
+    _check_ledger(run)
+    names, records = read_records(run.ledger)
+    records = records[records["kind"] == MATCH]
+    members = records["policy"]
+    if len(records) and not 0 <= members.min() <= members.max() < len(names):
+        raise RunDirectoryError(f"{run.ledger} is damaged: it refers to policies that do not exist")
+    if members.shape[1] != len(agents):
         raise RunDirectoryError(
-            f"{run.ledger} is from a game of {records['policy'].shape[1]} agents, but this run's "
+            f"{run.ledger} is from a game of {members.shape[1]} agents, but this run's "
             f"game has {len(agents)}: the ledger is damaged or belongs to another run"
         )
     columns: dict[str, Array] = {
@@ -44,9 +48,7 @@ def read_ledger(run: RunDirectory, agents: Sequence[str]) -> Frame:
     }
     for seat, agent in enumerate(agents):
         columns |= {
-            f"{agent}/policy": _names_of(
-                names, records["policy"][:, seat], records["version"][:, seat]
-            ),
+            f"{agent}/policy": _names_of(names, members[:, seat], records["version"][:, seat]),
             f"{agent}/return": records["returns"][:, seat].astype(np.float64),
             f"{agent}/oldest_version": records["oldest"][:, seat].copy(),
             f"{agent}/newest_version": records["newest"][:, seat].copy(),
@@ -56,7 +58,7 @@ def read_ledger(run: RunDirectory, agents: Sequence[str]) -> Frame:
 
 def read_births(run: RunDirectory) -> Frame:
     """Return the births of a run's policies, for `remuda.Run.lineage`."""
-    _check_ledger(run, run.read_config())
+    _check_ledger(run)
     births = read_lineage(run.ledger)
     columns: dict[str, Array] = {}
     for names, kind, missing in BIRTH_COLUMNS:
@@ -76,7 +78,7 @@ def read_payoffs(
     Teammates are not paired. Policies of reserved seats (`env.scripted`) are left out, since they
     cannot play other seats.
     """
-    _check_ledger(run, run.read_config())
+    _check_ledger(run)
     spec = run.spec()
     sides, taken = spec.sides, spec.config.seats_taken
 
@@ -88,21 +90,10 @@ def read_payoffs(
     )
 
 
-def _matches(run: RunDirectory) -> tuple[tuple[str, ...], Array]:
-    """Return the names of the policies and the ledger's records of matches."""
-    _check_ledger(run, run.read_config())
-    names, records = read_records(run.ledger)
-    matches = records[records["kind"] == MATCH]
-    if len(matches) and not 0 <= matches["policy"].min() <= matches["policy"].max() < len(names):
-        raise RunDirectoryError(f"{run.ledger} is damaged: it refers to policies that do not exist")
-    return names, matches
-
-
-def _check_ledger(run: RunDirectory, config: Config) -> None:
-    """Raise a `RunDirectoryError` if there is no ledger."""
+def _check_ledger(run: RunDirectory) -> None:
     if run.ledger.exists():
         return
-    if not config.population.dealt:
+    if not run.read_config().population.dealt:
         raise RunDirectoryError(
             f"{run.path} has no ledger of matches: each of its agents keeps one policy; "
             "a run with population.matchmaker has a ledger"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import NoneType
+from typing import Any
 
 from remuda.config import Config
 from remuda.evaluation.results import WAYS, Evaluation, way_of
 from remuda.runs.metrics import Record
+from remuda.system.checkpoint.opening import NUMBER, Kinds, checked, checked_all
 from remuda.system.version import __version__
 
 COUNTED = ("turns", "agent_steps", "agent_steps_per_second", "waits")
@@ -47,7 +50,7 @@ class Result:
     """
     unsaved: tuple[str, ...] = ()
     """Why other files, such as the last checkpoint, could not be written (disk full)."""
-    before: Mapping[str, object] = field(default_factory=dict)
+    before: Mapping[str, Any] = field(default_factory=dict)
     """The earlier summary of a complete run that was resumed; otherwise empty."""
 
     @property
@@ -55,19 +58,14 @@ class Result:
         """The policies that stopped learning: too many of their updates were not finite."""
         return tuple(name for name, policy in self.record.policies.items() if policy.halted)
 
-    def with_notes(self, notes: Iterable[str]) -> Result:
-        """Return the result with additional notes."""
+    def with_notes(self, *notes: str) -> Result:
         return replace(self, notes=tuple(dict.fromkeys((*self.notes, *notes))))
-
-    def with_note(self, note: str) -> Result:
-        """Return the result with one more note."""
-        return replace(self, notes=(*self.notes, note))
 
 
 def is_reported(result: Result, evaluation: Evaluation) -> bool:
     """Return whether to report this evaluation instead of an earlier one of the same kind."""
     played, before = len(evaluation.returns), result.before.get("evaluation")
-    is_alike = isinstance(before, dict) and way_of(before) == evaluation.way
+    is_alike = before is not None and way_of(before) == evaluation.way
     return played > 0 and (not evaluation.cut or not is_alike or played >= _episodes_before(result))
 
 
@@ -93,10 +91,9 @@ def failed_words(config: Config, result: Result, error: str) -> str:
 
 def _before_words(config: Config, result: Result) -> str:
     """Say that the earlier evaluation, if any, is reported, and its kind if that is different."""
-    before = result.before.get("evaluation")
-    if not isinstance(before, dict) or not _episodes_before(result):
+    if not _episodes_before(result):
         return ""
-    way = way_of(before)
+    way = way_of(result.before["evaluation"])
     return BEFORE + (f", {way}" if way != WAYS[config.run.evaluate_sampled] else "")
 
 
@@ -125,15 +122,36 @@ def summarise(config: Config, result: Result, layout: str) -> dict[str, object]:
     stays: tuple[str, ...] = PLAYED
     if _episodes_before(result) and (evaluation is None or not is_reported(result, evaluation)):
         stays = (*PLAYED, "evaluation")
-        noted = [*_listed(before["notes"]), *result.notes]  # the earlier notes still apply
-        summary["notes"] = list(dict.fromkeys(noted))
+        notes = (*before["notes"], *result.notes)  # the earlier notes still apply
+        summary["notes"] = list(dict.fromkeys(notes))
     return summary | {name: before[name] for name in stays if name in before}
 
 
 def _episodes_before(result: Result) -> int:
-    evaluation = result.before.get("evaluation")
-    return int(evaluation["episodes"]) if isinstance(evaluation, dict) else 0
+    return int((result.before.get("evaluation") or {}).get("episodes", 0))
 
 
-def _listed(notes: object) -> list[object]:
-    return notes if isinstance(notes, list) else []
+SUMMARY: Kinds = {
+    **dict.fromkeys(("game", "schedule", "ended", "layout", "version"), str),
+    **dict.fromkeys(("seed", "turns", "agent_steps", "waits"), int),
+    **dict.fromkeys(("seconds", "agent_steps_per_second", "earlier"), NUMBER),
+    **dict.fromkeys(("restarts", "processors"), dict),
+    **dict.fromkeys(("halted", "notes"), list),
+    "evaluation": (dict, NoneType),
+}
+MEASURED = ("mean", "standard_error")
+"""Keys of a measured value; both may be None, for example if a return was not finite."""
+
+
+def checked_summary(data: object) -> dict[str, Any]:
+    """Return the content of `summary.json`; raise a ValueError if it is damaged."""
+    summary = checked(data, SUMMARY)
+    for name in ("restarts", "processors"):
+        checked(summary[name], dict.fromkeys(summary[name], NUMBER))
+    evaluation = summary["evaluation"]
+    if evaluation is not None:
+        checked(evaluation, {"episodes": int, "agents": dict})
+        for name in ("agents", "episode_metrics", "policies"):
+            if name in evaluation:
+                checked_all(evaluation[name], dict.fromkeys(MEASURED, (*NUMBER, NoneType)))
+    return summary

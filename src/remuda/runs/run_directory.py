@@ -8,9 +8,9 @@ import os
 import shlex
 import shutil
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from remuda.config import Config, load_config, read_config, write_config
@@ -18,15 +18,11 @@ from remuda.errors import CheckpointError, RemudaError, RunDirectoryError
 from remuda.policies.initial import InitialWeights
 from remuda.population.members.imported import ImportedMembers
 from remuda.runs.metrics import Record, read_metrics
-from remuda.runs.reserve import Reserve
+from remuda.runs.result import checked_summary
 from remuda.system import loading
 from remuda.system.checkpoint.names import file_name, new_directory
 from remuda.system.checkpoint.opening import (
     ANY_SIZE,
-    NUMBER,
-    Kinds,
-    checked,
-    checked_all,
     open_file,
     read_checked,
     read_file,
@@ -39,16 +35,10 @@ from remuda.types import Floats
 if TYPE_CHECKING:
     from remuda.population.run_spec import RunSpec
 
+NAME_ANOTHER = "; name another with --run.directory"
+RESULTS = 2**20  # reserved bytes for the summary and other results
 NEEDED = 8 * 2**20  # free bytes that a run needs to start: weights, metrics, plots
 
-SUMMARY: Kinds = {
-    **dict.fromkeys(("game", "schedule", "ended", "layout", "version"), str),
-    **dict.fromkeys(("seed", "turns", "agent_steps", "waits"), int),
-    **dict.fromkeys(("seconds", "agent_steps_per_second", "earlier"), NUMBER),
-    **dict.fromkeys(("restarts", "processors"), dict),
-    **dict.fromkeys(("halted", "notes"), list),
-    "evaluation": (dict, NoneType),
-}
 PROBED = 1.0
 """Seconds to retry a lock: processes hold it briefly to check whether the run is active."""
 
@@ -63,8 +53,38 @@ def _claimed(descriptor: int, how: int = fcntl.LOCK_EX) -> bool:
 
 
 def _running(path: Path) -> RunDirectoryError:
-    more = f"see `remuda status {path}`"
-    return RunDirectoryError(f"another process is running {path}; {more}")
+    return RunDirectoryError(f"another process is running {path}; see `remuda status {path}`")
+
+
+@contextmanager
+def writing(what: str | Path, advice: str = "") -> Iterator[None]:
+    """Raise errors of the operating system as a `RunDirectoryError`."""
+    try:
+        yield
+    except OSError as error:
+        raise RunDirectoryError(f"cannot write {what}: {error.strerror}{advice}") from None
+
+
+class Reserve:
+    """An unlinked file that reserves disk space until the process ends."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._descriptor: int | None = None
+
+    def hold(self, size: int) -> None:
+        """Reserve `size` bytes, plus `RESULTS`, if possible."""
+        self.release()
+        path = self._directory / f".reserve.{os.getpid()}.tmp"
+        with suppress(OSError):
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+            path.unlink()
+            os.posix_fallocate(self._descriptor, 0, size + RESULTS)
+
+    def release(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
 
 
 class RunDirectory:
@@ -101,13 +121,14 @@ class RunDirectory:
     @staticmethod
     def create(config: Config, spec: RunSpec | None = None) -> RunDirectory:
         """Create the directory `run.directory`, or a new directory under `runs/`."""
-        path = config.run.directory or Path("runs")
-        try:
-            if config.run.directory is None:
-                shown = loading.without_digest(config.game).removeprefix(loading.PREFIX)
-                path = new_directory(path, shown)
-            run = RunDirectory(path.absolute())  # user code may change the current directory
-            RunDirectory.refuse_taken(path)
+        path = config.run.directory
+        if path is None:
+            shown = loading.without_digest(config.game).removeprefix(loading.PREFIX)
+            with writing("the run directory runs", NAME_ANOTHER):
+                path = new_directory(Path("runs"), shown)
+        RunDirectory.refuse_taken(path)
+        run = RunDirectory(path.absolute())  # user code may change the current directory
+        with ExitStack() as stack, writing(f"the run directory {path}", NAME_ANOTHER):
             for directory in (run.weights, run.logs, run.tensorboard):
                 directory.mkdir(parents=True, exist_ok=True)
             free = os.statvfs(path).f_bavail * os.statvfs(path).f_frsize
@@ -117,55 +138,40 @@ class RunDirectory:
                     f"{NEEDED / 2**20:.0f} MiB; make space, or name another run.directory"
                 )
             run.lock()
+            stack.callback(run.unlock)
             run.save_code(config)
             if spec is not None:
                 run.save_spec(spec)
             run.save_config(config)
-        except RunDirectoryError:
-            run.unlock()
-            raise
-        except OSError as error:
-            raise RunDirectoryError(
-                f"cannot write the run directory {path}: {error.strerror}; "
-                "name another with --run.directory"
-            ) from None
+            stack.pop_all()
         return run
 
     @staticmethod
     def refuse_taken(path: Path) -> None:
         """Raise a RunDirectoryError if there is a run in a directory."""
         run = RunDirectory(path.absolute())
-        try:
+        with writing(f"the run directory {path}", NAME_ANOTHER):
             is_taken = run.config.exists()
-        except OSError as error:
-            raise RunDirectoryError(
-                f"cannot write the run directory {path}: {error.strerror}; "
-                "name another with --run.directory"
-            ) from None
         if is_taken:
             run.refuse_if_running()
             raise RunDirectoryError(
-                f"{path} holds a run already; {way_on(run)}; or name another run.directory"
+                f"{path} holds a run already; {how_to_continue(run)}; or name another run.directory"
             )
 
     @staticmethod
     def open(path: Path) -> RunDirectory:
         run = RunDirectory(Path(os.path.expanduser(path)).absolute())
         try:
-            is_there = run.path.exists()
+            exists = run.path.exists()
         except OSError as error:
             raise RunDirectoryError(f"{path} is no run directory: {error.strerror}") from None
-        if not is_there:
-            raise RunDirectoryError(
-                f"{path} is no run directory: it does not exist; `remuda runs` lists the runs"
-            )
         if not run.config.is_file():
-            if next(run.path.glob("*/config.yaml"), None) is not None:
-                raise RunDirectoryError(
-                    f"{path} is no run directory but contains runs: name one of them; "
-                    f"`remuda runs {path}` lists them"
-                )
-            raise RunDirectoryError(f"{path} is no run directory: it has no config.yaml")
+            why = ": it has no config.yaml"
+            if not exists:
+                why = ": it does not exist; `remuda runs` lists the runs"
+            elif any(run.path.glob("*/config.yaml")):
+                why = f" but contains runs: name one of them; `remuda runs {path}` lists them"
+            raise RunDirectoryError(f"{path} is no run directory{why}")
         if not run.is_running():
             run._sweep()
         return run
@@ -173,13 +179,9 @@ class RunDirectory:
     def lock(self) -> None:
         """Lock the run for this process, until the process ends."""
         file = self.path / "lock"
-        try:
+        advice = "; a run writes into its directory: make it writable, or copy the run elsewhere"
+        with writing(file, advice):
             self._lock = open_file(file, os.O_RDWR | os.O_CREAT)
-        except OSError as error:
-            raise RunDirectoryError(
-                f"cannot write {file}: {error.strerror}; a run writes into its directory: make it "
-                "writable, or copy the run elsewhere"
-            ) from None
         until = time.monotonic() + PROBED
         while not _claimed(self._lock):
             if time.monotonic() < until:
@@ -222,53 +224,47 @@ class RunDirectory:
         If the run is `over`, nothing is cut. Return the numbers of damaged lines of the metrics.
         """
         damaged: list[int] = []
-        try:
-            kept = self._earlier()
-            shutil.copy2(self.config, kept)
+        with writing(f"the run directory {self.path}"):
+            base = self.path / "earlier"
+            base.mkdir(exist_ok=True)
+            taken = [int(path.name) for path in base.iterdir() if path.name.isdecimal()]
+            earlier = base / str(max(taken, default=0) + 1)
+            earlier.mkdir()
+            shutil.copy2(self.config, earlier)
             for path in (self.weights, self.tensorboard):
                 path.mkdir(exist_ok=True)  # missing in copies without empty directories
             if self.metrics.exists() and not over:
-                self._cut_metrics(turns, kept, damaged)
+                self._cut_metrics(turns, earlier, damaged)
             if self.ledger.exists() and not over:
                 from remuda.population.ledger.ledger import copy_later
 
-                copy_later(self.ledger, records, kept / self.ledger.name)
+                copy_later(self.ledger, records, earlier / self.ledger.name)
             if self.summary.exists():
-                (shutil.copy2 if over else Path.rename)(self.summary, kept / self.summary.name)
-            (kept / self.weights.name).mkdir()
+                (shutil.copy2 if over else Path.rename)(self.summary, earlier / self.summary.name)
+            (earlier / self.weights.name).mkdir()
             for path in () if over else self.weights.glob("*.safetensors"):
-                path.rename(kept / self.weights.name / path.name)
-        except OSError as error:
-            raise RunDirectoryError(
-                f"cannot write the run directory {self.path}: {error.strerror}"
-            ) from None
+                path.rename(earlier / self.weights.name / path.name)
+        return damaged
+
+    def _cut_metrics(self, turns: int, earlier: Path, damaged: list[int]) -> None:
+        """Remove later turns and a half-written line from the metrics, after saving a copy."""
+        try:
+            counts = [record.turns for record in read_metrics(self.metrics, damaged)]
         except ValueError as error:
             raise RunDirectoryError(
                 f"{self.metrics} is damaged: {error}; move it away to resume without it"
             ) from None
-        return damaged
-
-    def _earlier(self) -> Path:
-        base = self.path / "earlier"
-        base.mkdir(exist_ok=True)
-        taken = [int(path.name) for path in base.iterdir() if path.name.isdecimal()]
-        kept = base / str(max(taken, default=0) + 1)
-        kept.mkdir()
-        return kept
-
-    def _cut_metrics(self, turns: int, kept: Path, damaged: list[int]) -> None:
-        """Remove later turns and a half-written line from the metrics, after saving a copy."""
-        shown = [record.turns for record in read_metrics(self.metrics, damaged)]
         data = read_file(self.metrics, ANY_SIZE)
-        lines = data.splitlines(keepends=True)
-        if all(count <= turns for count in shown) and data.endswith(b"\n"):
+        if max(counts, default=0) <= turns and data.endswith(b"\n"):
             return
-        shutil.copy2(self.metrics, kept)
-        counts, left = iter(shown), []
-        for number, line in enumerate(lines, 1):
-            if line.endswith(b"\n") and (number in damaged or next(counts) <= turns):
-                left.append(line)
-        write_file(self.metrics, b"".join(left))
+        shutil.copy2(self.metrics, earlier)
+        turns_of_records = iter(counts)
+        lines = [
+            line
+            for number, line in enumerate(data.splitlines(keepends=True), 1)
+            if line.endswith(b"\n") and (number in damaged or next(turns_of_records) <= turns)
+        ]
+        write_file(self.metrics, b"".join(lines))
 
     def read_config(self) -> Config:
         tree = read_config(self.config)
@@ -277,10 +273,8 @@ class RunDirectory:
         return load_config(tree, str(self.config))
 
     def save_config(self, config: Config) -> None:
-        try:
+        with writing(self.config):
             write_config(config, self.config)
-        except OSError as error:
-            raise RunDirectoryError(f"cannot write {self.config}: {error.strerror}") from None
 
     def spec(self) -> RunSpec:
         """Return the resolved settings; make an environment only if no description is saved."""
@@ -330,7 +324,6 @@ class RunDirectory:
         write_file(self._weights_of(policy), save_tensors(tensors, metadata))
 
     def has_weights(self, policy: str) -> bool:
-        """Return whether a policy's final parameters were saved."""
         return self._weights_of(policy).exists()
 
     def saved_policies(self, among: Sequence[str]) -> tuple[str, ...]:
@@ -345,9 +338,9 @@ class RunDirectory:
 
     def keep_weights(self, policies: Collection[str]) -> None:
         """Remove the saved parameters of all other policies, which have retired."""
-        kept = {self._weights_of(policy) for policy in policies}
+        retained = {self._weights_of(policy) for policy in policies}
         for path in self.weights.glob("*.safetensors"):
-            if path not in kept:
+            if path not in retained:
                 try:
                     path.unlink(missing_ok=True)
                 except OSError as error:
@@ -372,7 +365,7 @@ class RunDirectory:
         write_file(self.summary, json.dumps(summary, indent=2).encode())
 
     def read_summary(self) -> dict[str, Any]:
-        return read_checked(self.summary, _checked, "the run has not ended")
+        return read_checked(self.summary, checked_summary, "the run has not ended")
 
     def summary_so_far(self) -> dict[str, Any]:
         """Read the results of the run; empty if missing or damaged."""
@@ -382,29 +375,10 @@ class RunDirectory:
             return {}
 
 
-MEASURED = ("mean", "standard_error")
-"""Keys of a measured value; both may be None, for example if a return was not finite."""
-
-
-def _checked(data: object) -> dict[str, Any]:
-    summary = checked(data, SUMMARY)
-    for name in ("restarts", "processors"):
-        checked(summary[name], dict.fromkeys(summary[name], NUMBER))
-    evaluation = summary["evaluation"]
-    if evaluation is not None:
-        checked(evaluation, {"episodes": int, "agents": dict})
-        for name in ("agents", "episode_metrics", "policies"):
-            if name in evaluation:
-                checked_all(evaluation[name], dict.fromkeys(MEASURED, (*NUMBER, NoneType)))
-    return summary
-
-
 def write_file(path: Path, data: bytes) -> None:
     """Write a file atomically."""
-    try:
+    with writing(path):
         write_whole(path, data)
-    except OSError as error:
-        raise RunDirectoryError(f"cannot write {path}: {error.strerror}") from None
 
 
 def can_continue(run: RunDirectory) -> bool:
@@ -437,17 +411,17 @@ def continues(run: RunDirectory, say: Callable[[str], None]) -> bool:
     return False
 
 
-def begin_anew(run: RunDirectory) -> str:
+def how_to_restart(run: RunDirectory) -> str:
     """Return how to start a new run with the same configuration, as a clause."""
     config = shlex.quote(str(run.config))
     return f"start a new run: remuda train --config {config} --run.directory NEW"
 
 
-def way_on(run: RunDirectory) -> str:
+def how_to_continue(run: RunDirectory) -> str:
     """Return how to continue an unfinished run, as a clause."""
     path = shlex.quote(str(run.path))
     if not can_continue(run):
-        return f"it has no checkpoint to continue from: {begin_anew(run)}"
+        return f"it has no checkpoint to continue from: {how_to_restart(run)}"
     try:
         tree = run.read_config().model_dump(mode="json")
     except RemudaError:

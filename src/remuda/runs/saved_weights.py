@@ -112,10 +112,10 @@ def published(run: RunDirectory, spec: RunSpec, number: int) -> dict[str, Snapsh
     found = run.checkpoints.read(number, COORDINATOR)
     saved, population = found["published"], found["population"]
     snapshots, config, specs = {}, spec.config, spec.policies
-    for place, policy in enumerate(specs):
+    for slot, policy in enumerate(specs):
         if policy.name not in saved:
             continue
-        if config.population.dealt and not _plays(config, population, place, len(specs)):
+        if config.population.dealt and not _plays(config, population, slot, len(specs)):
             continue
         like: Floats = np.zeros(layout_size(policy.network().shapes), np.float32)
         state = saved[policy.name]
@@ -124,14 +124,14 @@ def published(run: RunDirectory, spec: RunSpec, number: int) -> dict[str, Snapsh
     return snapshots
 
 
-def _plays(config: Config, population: State, place: int, policies: int) -> bool:
+def _plays(config: Config, population: State, slot: int, policies: int) -> bool:
     """Return whether a slot's policy or its stand-in was in a population."""
-    places, copies = [place], copies_of(config.population)
+    slots, copies = [slot], copies_of(config.population)
     if config.population.has_stand_ins:  # the stand-in is the last of the slot's copies
-        places.append(policies + (place + 1) * copies - 1)
+        slots.append(policies + (slot + 1) * copies - 1)
     is_present = population["identity"][:, POLICY] != NO_POLICY
     is_present &= population["leaving"] == 0
-    return bool(is_present[places].any())
+    return bool(is_present[slots].any())
 
 
 def _count(metadata: Mapping[str, str], name: str) -> int:

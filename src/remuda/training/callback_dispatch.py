@@ -19,7 +19,7 @@ from remuda.coordinator.scoreboard_reader import Reading
 from remuda.errors import CallbackError, ConfigError, RemudaError, UsageError
 from remuda.runs.metrics import Record, row_of
 from remuda.runs.result import Result
-from remuda.runs.run_directory import RunDirectory, can_continue, way_on
+from remuda.runs.run_directory import RunDirectory, can_continue, how_to_continue
 from remuda.system.checkpoint.store import Manifest
 from remuda.system.loading import load
 from remuda.system.scoreboard import Play, Policy
@@ -96,11 +96,11 @@ class Events:
     @property
     def wants_checkpoint(self) -> bool:
         """Return whether a checkpoint was requested since the last read."""
-        return self._run.take_wish()
+        return self._run.take_save_request()
 
-    def look(self, reading: Reading, seconds: float) -> None:
+    def poll(self, reading: Reading, seconds: float) -> None:
         """Carry out requests of other programs, and dispatch episodes since the last poll."""
-        self.requests.look()
+        self.requests.poll()
         if not self._callbacks:
             return
         self._run.turns, self._run.seconds = int(reading.play[Play.TURNS]), seconds
@@ -178,7 +178,7 @@ class Events:
         if can_continue(self._files):
             advice = "The run ended cleanly, and nothing is lost" if begun else "Nothing is lost"
             if not self._files.is_finished():
-                advice += f"; fix it, and {way_on(self._files)}"
+                advice += f"; fix it, and {how_to_continue(self._files)}"
             self.failure.args = (f"{self.failure}. {advice}",)
         raise self.failure
 

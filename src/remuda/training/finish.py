@@ -22,7 +22,7 @@ from remuda.evaluation.results import Limits
 from remuda.population.run_spec import RunSpec
 from remuda.publish.snapshot import Snapshot
 from remuda.runs.result import Result, cut_words, failed_words, is_reported, played_words, summarise
-from remuda.runs.run_directory import RunDirectory, way_on
+from remuda.runs.run_directory import RunDirectory, how_to_continue
 from remuda.runs.saved_weights import save_weights
 from remuda.system.user_errors import where_raised
 from remuda.training.callback_dispatch import Events
@@ -104,7 +104,7 @@ class Finish:
 
     def _save_results(self, result: Result) -> Result:
         """Save the results; return them with new notes of environments."""
-        layout, noted = self.assembly.describe(), result.with_notes(faults())
+        layout, noted = self.assembly.describe(), result.with_notes(*faults())
         self._try(lambda: self.run.save_summary(summarise(self.config, noted, layout)))
         return noted
 
@@ -124,7 +124,7 @@ def missing_words(run: RunDirectory, unsaved: Sequence[str]) -> str:
         with suppress(CheckpointError):
             turns = run.checkpoints.manifest(number).turns
             newest = f"Checkpoint {number} holds the run after {turns:,} turns"
-    return f"{'; '.join(unsaved)}. {newest}. Free some space, and {way_on(run)}"
+    return f"{'; '.join(unsaved)}. {newest}. Free some space, and {how_to_continue(run)}"
 
 
 def _measure(
@@ -139,7 +139,7 @@ def _measure(
     except Exception as error:  # raised by the user's environment; the run is already saved
         log.exception("%s failed", played_words(config))
         message = where_raised(error) or f"{type(error).__name__}: {error}"
-        return result.with_note(failed_words(config, result, message))
+        return result.with_notes(failed_words(config, result, message))
     if evaluation.cut:
-        result = result.with_note(cut_words(config, result, evaluation, limits.interrupted()))
+        result = result.with_notes(cut_words(config, result, evaluation, limits.interrupted()))
     return replace(result, evaluation=evaluation if is_reported(result, evaluation) else None)

@@ -17,7 +17,7 @@ from remuda.coordinator.coordinator import ALL_PLAYED, TIME_UP
 from remuda.errors import CheckpointError, ConfigError, RemudaError, RunDirectoryError
 from remuda.publish.snapshot import Snapshot
 from remuda.runs.metrics import View
-from remuda.runs.run_directory import RunDirectory, begin_anew
+from remuda.runs.run_directory import RunDirectory, how_to_restart
 from remuda.system.checkpoint.fitting import branch
 from remuda.system.checkpoint.names import COORDINATOR
 from remuda.system.checkpoint.opening import read_file
@@ -85,7 +85,7 @@ def find_checkpoint(
             why = "the only one is damaged" if count == 1 else f"all {count} are damaged"
         raise CheckpointError(
             f"{run.path} has no checkpoint to resume from: {why}. Nothing was changed; "
-            f"{begin_anew(run)}"
+            f"{how_to_restart(run)}"
         )
     say(f"resumes from checkpoint {found.number}: {found.turns:,} turns, {found.seconds:,.0f} s")
     before = _before(config, run, found)

@@ -27,7 +27,7 @@ from remuda.policies.compatibility import space_notes
 from remuda.population.run_spec import RunSpec
 from remuda.runs.metrics import Goal, View
 from remuda.runs.result import Result
-from remuda.runs.run_directory import RunDirectory, can_continue, way_on
+from remuda.runs.run_directory import RunDirectory, can_continue, how_to_continue
 from remuda.runs.saved_weights import final_weights
 from remuda.runtime.layout import Layout, make_layout
 from remuda.system.checkpoint.store import Manifest
@@ -217,9 +217,9 @@ class _Launch:
                 began = final is None
                 try:
                     if resumed is not None and not began:
-                        ending = coordinator.ended_before(resumed.over)
+                        result = coordinator.ended_before(resumed.over)
                     else:
-                        ending = coordinator.run(config.run, config.checkpoint.every, signals)
+                        result = coordinator.run(config.run, config.checkpoint.every, signals)
                 except (CannotStartError, UnguardedScriptError):
                     began = False  # nothing was trained: keep the saved weights, which are newer
                     raise
@@ -232,21 +232,13 @@ class _Launch:
                     run.reserve.release()
             finally:
                 view.close()
-            result = Result(
-                run.path,
-                ending.words,
-                ending.finished,
-                ending.record,
-                None,
-                signals.caught,
-                ending.earlier,
-                ending.restarts,
-                ending.processors,
-                (*space_notes(assembly.specs), *ending.notes, *inexact),
-                unsaved=ending.unsaved,
+            result = replace(
+                result,
+                signal=signals.caught,
+                notes=(*space_notes(assembly.specs), *result.notes, *inexact),
                 before=run.summary_so_far() if final is not None else {},
             )
-            result = result.with_note(view.failed) if view.failed else result
+            result = result.with_notes(view.failed) if view.failed else result
             snapshots = assembly.playing() if final is None else final
             return finish.finish(coordinator, result, snapshots)
 
@@ -304,4 +296,4 @@ def _with_next_step(error: RemudaError, run: RunDirectory) -> str:
     message = str(error)
     if isinstance(error, UserCodeError) and error.__cause__ is not None:
         message += f". Its traceback is in {run.logs / 'coordinator.log'}"
-    return f"{message}. Fix it, and {way_on(run)}" if can_continue(run) else message
+    return f"{message}. Fix it, and {how_to_continue(run)}" if can_continue(run) else message

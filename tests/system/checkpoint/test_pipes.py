@@ -9,7 +9,7 @@ import pytest
 
 from remuda.analysis.payoffs.from_ledger import LedgerReader
 from remuda.coordinator.analysis_helper import RecentPayoffs
-from remuda.coordinator.loggers.common import IDS, known_id
+from remuda.coordinator.loggers import IDS, known_id
 from remuda.coordinator.requests import FOLDER, Requests
 from remuda.errors import RemudaError
 from remuda.evaluation.tournaments.record import (
@@ -90,7 +90,7 @@ def test_a_pipe_in_a_run_holds_up_no_look_at_it(name, finished, tmp_path, capsys
     pipe(directory / name)
     ends_in_a_line(capsys, "runs", str(tmp_path / "runs"))
     ends_in_a_line(capsys, "status", str(directory))
-    Catalogue(tmp_path / "runs").look()
+    Catalogue(tmp_path / "runs").scan()
 
 
 @pytest.mark.slow
@@ -152,5 +152,5 @@ def test_a_coordinator_takes_no_request_from_a_pipe(tmp_path):
     said = []
     requests = Requests(tmp_path, None, said.append)
     pipe(tmp_path / FOLDER / "1.request")
-    requests.look()
+    requests.poll()
     requests.close()

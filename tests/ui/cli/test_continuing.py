@@ -13,7 +13,7 @@ import pytest
 from refusals import refuses
 from remuda.config import load_config
 from remuda.errors import RunDirectoryError
-from remuda.runs.run_directory import RunDirectory, can_continue, way_on
+from remuda.runs.run_directory import RunDirectory, can_continue, how_to_continue
 from remuda.ui.cli.main import run
 from remuda.ui.terminal.live import PlainView
 from remuda.ui.terminal.status import current_status
@@ -69,11 +69,11 @@ def test_with_a_checkpoint_a_resume_is_advised_unless_its_manifest_is_damaged(tm
     assert train(tmp_path / "run", "--run.turns", "20") == 0
     found = RunDirectory.open(tmp_path / "run")
     assert can_continue(found)
-    assert way_on(found) == f"continue with: remuda train --resume {tmp_path / 'run'}"
+    assert how_to_continue(found) == f"continue with: remuda train --resume {tmp_path / 'run'}"
     for number in found.checkpoints.numbers():
         (found.checkpoints.directory(number) / "manifest.json").write_text("{")
     assert not can_continue(found)
-    assert "start a new run" in way_on(found)
+    assert "start a new run" in how_to_continue(found)
 
 
 def again(*words):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from remuda.config import Config, fields_of
 from remuda.ui.cli.main import COMMANDS
-from remuda.ui.cli.reference import commands_page, configuration_page
+from remuda.ui.cli.reference import commands_page, configuration_page, metrics_page
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 AGAIN = "python -m remuda.ui.cli.reference docs"
@@ -13,6 +13,7 @@ AGAIN = "python -m remuda.ui.cli.reference docs"
 def test_the_pages_are_up_to_date():
     assert (DOCS / "configuration.md").read_text() == configuration_page(), AGAIN
     assert (DOCS / "commands.md").read_text() == commands_page(), AGAIN
+    assert (DOCS / "metrics.md").read_text() == metrics_page(), AGAIN
 
 
 def test_every_key_has_a_row_with_its_meaning():

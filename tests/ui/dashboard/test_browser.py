@@ -226,7 +226,7 @@ def test_a_run_that_takes_no_requests_is_shown_and_offers_control_when_it_does(
         requests = Requests(run, ActiveRun(run, config, ("agent_0", "agent_1")), print)
         until = time.monotonic() + PATIENCE
         while time.monotonic() < until and "Save a checkpoint" not in page.text():
-            requests.look()
+            requests.poll()
             time.sleep(0.05)
         assert "Save a checkpoint" in page.text()
         requests.end()

@@ -18,24 +18,24 @@ def test_runs_come_change_and_go(tmp_path):
     catalogue = Catalogue(tmp_path)
     assert catalogue.runs() == []
     assert not catalogue.complete
-    catalogue.look()
+    catalogue.scan()
     assert [run.id for run in catalogue.runs()] == ["one"]
     assert catalogue.complete
     before = catalogue.changes
-    catalogue.look()
+    catalogue.scan()
     assert catalogue.changes == before
     made_run(tmp_path / "group" / "two", seed=3)
-    catalogue.look()
+    catalogue.scan()
     assert {run.id for run in catalogue.runs()} == {"one", "group/two"}
     assert catalogue.find("group/two").row()["seed"] == 3
     assert catalogue.changes > before
     before = catalogue.changes
     (tmp_path / "one" / "config.yaml").write_text("game: cleanup\n")
-    catalogue.look()
+    catalogue.scan()
     assert catalogue.find("one").found.game == "cleanup"
     assert catalogue.changes > before
     shutil.rmtree(tmp_path / "group")
-    catalogue.look()
+    catalogue.scan()
     assert [run.id for run in catalogue.runs()] == ["one"]
     with refuses(UnknownRunError):
         catalogue.files("group/two")
@@ -45,7 +45,7 @@ def test_runs_that_differ_by_their_seed_are_one_group(tmp_path):
     for name, game, seed in (("a", "cleanup", 1), ("b", "cleanup", 2), ("c", "tag", 1)):
         made_run(tmp_path / name, game=game, seed=seed)
     catalogue = Catalogue(tmp_path)
-    catalogue.look()
+    catalogue.scan()
     groups = {run.id: run.group for run in catalogue.runs()}
     assert groups["a"] == groups["b"] != groups["c"]
 
@@ -54,7 +54,7 @@ def test_runs_without_a_configuration_are_groups_of_their_own(tmp_path):
     for name in ("a", "b"):
         (tmp_path / name / "checkpoints").mkdir(parents=True)
     catalogue = Catalogue(tmp_path)
-    catalogue.look()
+    catalogue.scan()
     assert [run.group for run in catalogue.runs()] == ["", ""]
     assert all(run.found.damaged for run in catalogue.runs())
 
@@ -95,7 +95,7 @@ def test_runs_are_one_group_by_what_they_come_to(tmp_path, algorithm, copies, gr
         tree = {"policy": {"algorithm": algorithm, **own}, "env": {"num_envs": copies}}
         (made_run(tmp_path / name) / "config.yaml").write_text(yaml.safe_dump(tree))
     catalogue = Catalogue(tmp_path)
-    catalogue.look()
+    catalogue.scan()
     runs = catalogue.runs()
     assert "of_a_user" not in sys.modules  # a page of runs runs nobody's code
     assert len({run.group for run in runs}) == groups
@@ -109,7 +109,7 @@ def test_settings_of_any_kind_are_plain(tmp_path):
         f"game: a\nenv: {{options: {{list: [1, 2], word: {long}, 3: 4}}}}\n"
     )
     catalogue = Catalogue(tmp_path)
-    catalogue.look()
+    catalogue.scan()
     settings = catalogue.find("a").settings
     assert settings["env.options.list"] == "[1, 2]"
     assert settings["env.options.3"] == 4
@@ -143,11 +143,11 @@ def test_one_odd_file_costs_no_other_run(tmp_path, name, text):
     (odd / name).write_text(text)
     made_run(tmp_path / "c_good")
     catalogue = Catalogue(tmp_path)
-    catalogue.look()
+    catalogue.scan()
     assert {run.id for run in catalogue.runs()} == {"a_good", "b_odd", "c_good"}
     assert catalogue.complete
     made_run(tmp_path / "d_good")
-    catalogue.look()
+    catalogue.scan()
     assert len(catalogue.runs()) == 4
 
 
@@ -160,7 +160,7 @@ def test_after_a_look_that_took_long_all_goes_on(tmp_path, monkeypatch, longest)
     called = threading.Semaphore(0)
     catalogue = Catalogue(tmp_path, called.release)
     looked = threading.Semaphore(0)
-    monkeypatch.setattr(catalogue, "look", looked.release)
+    monkeypatch.setattr(catalogue, "scan", looked.release)
     catalogue.start()
     assert all(called.acquire(timeout=60) for _ in range(3))
     assert looked.acquire(timeout=60)
@@ -195,5 +195,5 @@ def test_runs_of_which_a_part_is_elsewhere_are_not_served(tmp_path, name):
     (run / name).parent.mkdir(exist_ok=True)
     (run / name).symlink_to(tmp_path / "elsewhere")
     catalogue = Catalogue(tmp_path / "runs")
-    catalogue.look()
+    catalogue.scan()
     assert catalogue.runs() == []

@@ -1,4 +1,4 @@
-"""SpanCache on the dashboard."""
+"""Spans of traces on the dashboard."""
 
 import json
 
@@ -9,7 +9,7 @@ from dashboard_runs import QUICK
 from refusals import refuses
 from remuda.errors import RunDirectoryError
 from remuda.ui.dashboard.curves import MOST_SPANS as MOST
-from remuda.ui.dashboard.curves import SpanCache
+from remuda.ui.dashboard.curves import read_spans
 
 
 @pytest.mark.slow
@@ -17,7 +17,7 @@ def test_the_trace_of_a_run(tmp_path):
     path = tmp_path / "trace.json"
     run = {**QUICK["run"], "directory": str(tmp_path / "run")}
     remuda.train("treasure_hunt", **{**QUICK, "run": run}, trace=str(path))
-    trace = SpanCache().of(path)
+    trace = read_spans(path)
     whole = trace.window(None, None)
     assert whole["roles"]
     assert "play" in whole["kinds"]
@@ -36,10 +36,10 @@ def test_what_is_no_trace(tmp_path, text):
     path = tmp_path / "trace.json"
     path.write_text(text)
     with refuses(RunDirectoryError, "trace.json"):
-        SpanCache().of(path)
+        read_spans(path)
 
 
 def test_a_trace_of_nothing(tmp_path):
     path = tmp_path / "trace.json"
     path.write_text('{"traceEvents": []}')
-    assert SpanCache().of(path).window(None, None)["spans"] == []
+    assert read_spans(path).window(None, None)["spans"] == []

@@ -11,10 +11,7 @@ import numpy as np
 
 from remuda.analysis.society.society import Society, society
 from remuda.analysis.structure.policy_behaviour import PolicyBehaviour, policy_behaviour
-from remuda.analysis.trees.exact_play import (
-    exact_exploitability,
-    walked_of,
-)
+from remuda.analysis.trees.exact_play import exact_exploitability, walked_of
 from remuda.envs.recorded import Recorded
 from remuda.errors import RemudaError, UsageError
 from remuda.evaluation.evaluate import RecordedPlay, play_recorded
@@ -39,11 +36,9 @@ class CutPlay:
     why: str
 
     def as_summary(self) -> dict[str, Any]:
-        """Return plain data."""
         return vars(self).copy()
 
     def in_words(self) -> str:
-        """Describe the cut."""
         return (
             f"{self.why.capitalize()} after {self.over} of {self.asked} episodes; "
             f"{self.counted} count, equally many from each environment copy. Long episodes are "
@@ -66,10 +61,8 @@ def extras_of(
         if walked is not None:
             profiles = {name: [_seat(each)] * len(spec.agents) for name, each in players.items()}
             found["exact exploitability"] = exact_exploitability(walked, profiles)
-        live = {name: each.snapshot for name, each in players.items() if "@" not in name}
-        if seconds > 0.0 and len(players) > 1 and live:
-            everyone = saved.all()
-            played = _play(spec, everyone, players, seed, seconds, sampled=True)
+        if seconds > 0.0 and len(players) > 1 and any("@" not in name for name in players):
+            played = _play(spec, saved.all(), players, seed, seconds, sampled=True)
             found["behaviour"] = _behaviour(played.game, players, spec.config.env.scripted, rng)
     except RemudaError as error:
         _leave_out(run, error)
@@ -92,13 +85,17 @@ def society_of(
     spec, config = saved.spec, saved.config
     played = _play(spec, players, players, seed, seconds)
     episodes, extras = played.played(), dict[str, Any]()
+    lacking = played.game.episodes_over.count(0)
+    if played.cut and played.over and lacking:
+        raise UsageError(
+            f"{run.path}: {played.over} of {played.asked} episodes finished in {seconds:g} s, but "
+            f"none in {lacking} of {played.game.num_envs} environment copies, so means would "
+            "favour short episodes; use more `--seconds`"
+        )
     if played.cut:
-        _check_counted(run, played, seconds)
         extras["cut"] = CutPlay(EPISODES, played.over, played.counted, played.cut)
-    episode_metrics = {
-        name: each[np.isfinite(each)] for name, each in episodes.episode_metrics.items()
-    }
-    episode_metrics = {name: each for name, each in episode_metrics.items() if len(each)}
+    finite = {name: each[np.isfinite(each)] for name, each in episodes.episode_metrics.items()}
+    episode_metrics = {name: each for name, each in finite.items() if len(each)}
     found = society(
         episodes.agents, episodes.rewards, episodes.lengths, episode_metrics, episodes.took_part
     )
@@ -112,16 +109,6 @@ def society_of(
         except UsageError as error:
             _leave_out(run, error)
     return found, extras
-
-
-def _check_counted(run: RunDirectory, played: RecordedPlay, seconds: float) -> None:
-    lacking = played.game.episodes_over.count(0)
-    if played.over and lacking:
-        raise UsageError(
-            f"{run.path}: {played.over} of {played.asked} episodes finished in {seconds:g} s, but "
-            f"none in {lacking} of {played.game.num_envs} environment copies, so means would "
-            "favour short episodes; use more `--seconds`"
-        )
 
 
 def _players(saved: SavedPolicies, names: Sequence[str]) -> dict[str, Player]:

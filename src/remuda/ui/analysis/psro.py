@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -145,11 +144,6 @@ def line_of(found: Iteration) -> str:
     )
     how = f"{found.nash_conv:.6f}" if found.is_exact else f"at least {_bound(found)}"
     return f"iteration {found.number:3}: NashConv {how}, played {played}"
-
-
-def print_line(found: Iteration, out: IO[str] | None = None) -> None:
-    """Print an iteration in one line, unbuffered."""
-    print(line_of(found), file=out or sys.stdout, flush=True)
 
 
 def print_double_oracle(found: DoubleOracle, console: Console | None = None) -> None:

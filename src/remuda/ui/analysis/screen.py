@@ -19,16 +19,15 @@ from remuda.analysis.population_report import Analysis
 from remuda.analysis.population_report import analyse as analyse_payoffs
 from remuda.analysis.several_runs import RunSpread, Several, spread
 from remuda.analysis.society.society import Society
-from remuda.errors import RunDirectoryError, UsageError
+from remuda.errors import UsageError
 from remuda.evaluation.results import WAYS
-from remuda.runs.run_directory import write_file
+from remuda.runs.run_directory import write_file, writing
 from remuda.training.saved.policies import SavedPolicies
 from remuda.ui.analysis.extras import extras_of, society_of
 from remuda.ui.analysis.sources import AnalysisSource, Choice, payoffs_of
 from remuda.ui.terminal.numbers import between, distinct, number, to_width, with_error
 
 SHOWN = 20  # rows of a table in the terminal
-NUMBERS = 67  # maximum width of the number columns in characters
 
 
 @dataclass(frozen=True)
@@ -42,27 +41,28 @@ class Report:
 
     @property
     def several(self) -> Several:
-        """The sources side by side."""
         return Several(tuple(source.label for source in self.sources), self.analyses)
 
     def as_summary(self) -> dict[str, Any]:
         """Return the content of `analysis.json`."""
         if self.why:
             return _with_extras({"analysis": 1, "in_words": {"payoffs": self.why}}, self.extras[0])
-        parts = [
-            _with_extras(found.as_summary(), extras)
-            for found, extras in zip(self.analyses, self.extras, strict=True)
-        ]
-        if len(parts) == 1:
-            return parts[0]
         several = self.several
-        return several.as_summary() | {"runs": dict(zip(several.labels, parts, strict=True))}
+        parts = map(_with_extras, (found.as_summary() for found in self.analyses), self.extras)
+        return _joined(several.labels, list(parts), several.as_summary())
 
 
 def _with_extras(summary: dict[str, Any], extras: Mapping[str, Any]) -> dict[str, Any]:
     words = summary["in_words"] | {title: extra.in_words() for title, extra in extras.items()}
     parts = {title: dict(extra.as_summary()) for title, extra in extras.items()}
     return summary | parts | {"in_words": words}
+
+
+def _joined(
+    labels: Sequence[str], parts: list[dict[str, Any]], common: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the summary of a single run, or all summaries and what the runs have in common."""
+    return parts[0] if len(parts) == 1 else common | {"runs": dict(zip(labels, parts, strict=True))}
 
 
 def analyse_what_there_is(
@@ -104,13 +104,15 @@ def print_report(report: Report | SocietyReport, console: Console | None = None)
     if len(report.analyses) == 1:
         print_analysis(report.analyses[0], console)
     else:
-        console.print(_table_of_runs(several, several.common, console.width))
+        best = [each.ranking.names[int(np.argmin(each.ranking.ranks))] for each in report.analyses]
+        matches = [_matches(found.payoffs) for found in report.analyses]
+        columns = {"run": several.labels, "based on": matches, "highest payoff": best}
+        columns |= _numbers(several.common)
+        _print_table(f"{len(several.labels)} runs of one game", columns, console)
         if several.by_policy:
             _print_policies(several, console)
         _print_words(several.in_words(), console)
-    for label, extras in zip(several.labels, report.extras, strict=True):
-        prefix = "" if len(report.analyses) == 1 else f"{label}, "
-        _print_words({f"{prefix}{name}": e.in_words() for name, e in extras.items()}, console)
+    _print_extras(several.labels, report.extras, console)
 
 
 def _print_words(sentences: Mapping[str, str], console: Console) -> None:
@@ -118,87 +120,69 @@ def _print_words(sentences: Mapping[str, str], console: Console) -> None:
         console.print(Text.assemble((f"{part}: ", "bold"), words))
 
 
-def _table_of_runs(several: Several, common: Mapping[str, RunSpread], width: int) -> Table:
-    """Return a table with a row per run; long names are folded to leave room for numbers."""
-    table = Table(title=f"{len(several.labels)} runs of one game")
-    numbers = {"based on": [_matches(found.payoffs) for found in several.analyses]}
-    numbers |= {name: [number(x) for x in measure.values] for name, measure in common.items()}
-    widths = {
-        head: max(len(word) for words in (head, *cells) for word in words.split())
-        for head, cells in numbers.items()
-    }
-    room = max(width - sum(widths.values()) - 3 * (len(numbers) + 2) - 1, 12)
-    best = [found.ranking.names[int(np.argmin(found.ranking.ranks))] for found in several.analyses]
-    columns = {"run": list(several.labels), "based on": numbers.pop("based on")}
-    columns["highest payoff"] = best
-    columns |= numbers
-    for head in columns:
-        if head in widths:
-            wide = widths[head]
-            table.add_column(Text(head), justify="right", min_width=wide, max_width=wide)
-        else:
-            part = room - room // 3 if head == "run" else room // 3
-            table.add_column(head, overflow="fold", max_width=part)
-    for row in zip(*columns.values(), strict=True):
-        table.add_row(*map(Text, row))
-    return table
+def _print_extras(
+    labels: Sequence[str], extras: Sequence[Mapping[str, Any]], console: Console
+) -> None:
+    for label, each in zip(labels, extras, strict=True):
+        prefix = "" if len(labels) == 1 else f"{label}, "
+        _print_words({f"{prefix}{name}": extra.in_words() for name, extra in each.items()}, console)
+
+
+def _numbers(measures: Mapping[str, RunSpread]) -> dict[str, list[str]]:
+    return {name: [number(x) for x in each.values] for name, each in measures.items()}
 
 
 def _print_policies(several: Several, console: Console) -> None:
-    table = _table(
-        "payoff against the other policies of the run",
-        ("policy", "mean", "95%", "std between runs"),
-    )
     order = sorted(several.by_policy.items(), key=lambda item: -item[1].mean)
-    for name, found in order[:SHOWN]:
-        mean, interval = _with_interval(found.mean, *found.interval)
-        table.add_row(Text(name), mean, interval, number(found.deviation))
-    _print_table(table, len(order), console)
+    spreads = [found for _, found in order]
+    means = [_with_interval(found.mean, *found.interval) for found in spreads]
+    columns = {
+        "policy": [name for name, _ in order],
+        "mean": [mean for mean, _ in means],
+        "95%": [interval for _, interval in means],
+        "std between runs": [number(found.deviation) for found in spreads],
+    }
+    _print_table("payoff against the other policies of the run", columns, console)
 
 
 def print_analysis(found: Analysis, console: Console | None = None) -> None:
     """Print the ranking with intervals, the equilibrium, and a sentence for each part."""
     console = console or Console()
-    ranking, mixture = found.ranking, None
+    ranking, mixture = found.ranking, np.zeros(len(found.ranking.names))
     if found.equilibrium is not None:
         mixture = found.equilibrium.answer.mixtures[0]
-    table = _table(
-        f"{len(ranking.names)} policies, {_matches(found.payoffs)}",
-        ("rank", "policy", "payoff", "95%", "rank, 95%", "P(first)", "Nash"),
-        max(console.width - NUMBERS, 8),
-    )
     order = np.argsort(ranking.ranks, kind="stable")
-    for row in order[:SHOWN]:
-        ends = ranking.score_intervals[:, row]
-        score, interval = _with_interval(float(ranking.scores[row]), *map(float, ends))
-        first, last = ranking.intervals[:, row]
-        table.add_row(
-            str(ranking.ranks[row]),
-            Text(ranking.names[row]),
-            score,
-            interval,
-            str(first) if first == last else f"{first} to {last}",
-            f"{ranking.first[row]:.0%}",
-            "" if mixture is None or mixture[row] < 1e-6 else f"{mixture[row]:.1%}",
-        )
-    _print_table(table, len(order), console)
+    intervals = np.array([ranking.scores, *ranking.score_intervals]).T[order].tolist()
+    scores = [_with_interval(*each) for each in intervals]
+    ranks = ranking.intervals[:, order].T
+    columns = {
+        "rank": [str(rank) for rank in ranking.ranks[order]],
+        "policy": [ranking.names[row] for row in order],
+        "payoff": [score for score, _ in scores],
+        "95%": [interval for _, interval in scores],
+        "rank, 95%": [str(low) if low == high else f"{low} to {high}" for low, high in ranks],
+        "P(first)": [f"{share:.0%}" for share in ranking.first[order]],
+        "Nash": ["" if share < 1e-6 else f"{share:.1%}" for share in mixture[order]],
+    }
+    _print_table(f"{len(order)} policies, {_matches(found.payoffs)}", columns, console)
     _print_words(found.in_words(), console)
 
 
-def _table(title: str, headings: Sequence[str], widest_name: int | None = None) -> Table:
+def _print_table(title: str, columns: Mapping[str, Sequence[str]], console: Console) -> None:
+    """Print the first `SHOWN` rows; long names are folded to leave room for numbers."""
     table = Table(title=title)
-    for heading in headings:
-        if heading in ("policy", "agent"):
-            table.add_column(heading, overflow="fold", max_width=widest_name)
+    for heading, cells in columns.items():
+        if heading in ("policy", "agent", "run", "highest payoff"):
+            table.add_column(heading, overflow="fold")
         else:
-            table.add_column(heading, justify="right")
-    return table
-
-
-def _print_table(table: Table, rows: int, console: Console) -> None:
+            longest = max(len(word) for text in (heading, *cells) for word in text.split())
+            table.add_column(Text(heading), justify="right", min_width=longest)
+    rows = list(zip(*columns.values(), strict=True))
+    for row in rows[:SHOWN]:
+        table.add_row(*map(Text, row))
     console.print(table)
-    if rows > SHOWN:
-        console.print(f"and {rows - SHOWN} more, in analysis.json")
+    if len(rows) > SHOWN:
+        console.print(f"and {len(rows) - SHOWN} more, in analysis.json")
 
 
 def _with_interval(value: float, low: float, high: float) -> tuple[str, str]:
@@ -216,7 +200,7 @@ def write_report(report: Report | SocietyReport, directory: Path) -> tuple[Path,
     if isinstance(report, Report):
         drawn += zip(report.analyses, report.sources, strict=False)
     names = _directories([source for _, source in drawn]) if len(drawn) > 1 else [""]
-    try:
+    with writing(f"the analysis into {directory}", "; name another directory with --out"):
         directory.mkdir(parents=True, exist_ok=True)
         write_file(file, json.dumps(report.as_summary(), indent=1, allow_nan=False).encode())
         for name, (found, source) in zip(names, drawn, strict=False):
@@ -226,11 +210,6 @@ def write_report(report: Report | SocietyReport, directory: Path) -> tuple[Path,
             place.mkdir(parents=True, exist_ok=True)
             ledger, sides = (source.ledger, source.rated) if source.run else (None, ())
             written.append(draw_into(place, found, ledger, sides))
-    except OSError as error:
-        raise RunDirectoryError(
-            f"cannot write the analysis into {directory}: {error.strerror or error}; name "
-            "another directory with --out"
-        ) from None
     return tuple(written)
 
 
@@ -268,32 +247,24 @@ class SocietyReport:
         }
 
     def as_summary(self) -> dict[str, Any]:
-        """Return the content of `analysis.json`."""
-        every = zip(self.societies, self.extras, self.ways, strict=True)
-        parts = [_with_extras(found.as_summary() | {"play": w}, e) for found, e, w in every]
-        if len(parts) == 1:
-            return parts[0]
-        return {
-            "analysis": 1,
-            "runs": dict(zip(self.labels, parts, strict=True)),
-            "common": {name: each.as_summary() for name, each in self.common.items()},
-        }
+        played = zip(self.societies, self.ways, strict=True)
+        summaries = (found.as_summary() | {"play": way} for found, way in played)
+        spreads = {name: each.as_summary() for name, each in self.common.items()}
+        common = {"analysis": 1, "common": spreads}
+        return _joined(self.labels, list(map(_with_extras, summaries, self.extras)), common)
 
 
 def report_societies(
     sources: Sequence[AnalysisSource], rng: np.random.Generator, seconds: float, seed: int
 ) -> SocietyReport:
     """Play fresh episodes of each run, and analyse the agents' returns."""
-    found, ways = [], []
-    for source in sources:
-        assert source.run is not None
-        ways.append(WAYS[source.run.read_config().run.evaluate_sampled])
-        found.append(society_of(source.run, rng, seconds, seed))
+    runs = [source.run for source in sources if source.run is not None]
+    found = [society_of(run, rng, seconds, seed) for run in runs]
     return SocietyReport(
         tuple(source.label for source in sources),
         tuple(each for each, _ in found),
         tuple(extras for _, extras in found),
-        tuple(ways),
+        tuple(WAYS[run.read_config().run.evaluate_sampled] for run in runs),
     )
 
 
@@ -304,37 +275,33 @@ def print_societies(report: SocietyReport, console: Console | None = None) -> No
         _print_one(report, console)
         return
     ways = " or ".join(dict.fromkeys(report.ways))
-    table = Table(title=f"{len(report.labels)} runs of one game, fresh {ways} episodes")
-    table.add_column("run", overflow="fold", max_width=max(console.width // 3, 10))
-    for name in report.common:
-        table.add_column(Text(name.replace("_", " ")), justify="right")
-    for run, label in enumerate(report.labels):
-        values = (number(each.values[run]) for each in report.common.values())
-        table.add_row(Text(label), *values)
-    console.print(table)
+    columns = {"run": report.labels} | {
+        name.replace("_", " "): cells for name, cells in _numbers(report.common).items()
+    }
+    title = f"{len(report.labels)} runs of one game, fresh {ways} episodes"
+    _print_table(title, columns, console)
     for name, each in report.common.items():
         low, high = each.interval
         mean = to_width((each.mean,), high - low)[0]
         known = f" ({between(low, high)})" if np.isfinite([low, high]).all() else ""
         words = f"{mean} on average over the runs{known}."
         _print_words({name.replace("_", " "): words}, console)
-    for label, extras in zip(report.labels, report.extras, strict=True):
-        _print_words({f"{label}, {name}": e.in_words() for name, e in extras.items()}, console)
+    _print_extras(report.labels, report.extras, console)
 
 
 def _print_one(report: SocietyReport, console: Console) -> None:
     (found,), (extras,), (way,) = report.societies, report.extras, report.ways
     agents = f"{len(found.agents)} agent{'s' * (len(found.agents) != 1)}"
-    title = f"{agents}, {len(found.returns):,} {way} episodes"
-    table = _table(title, ("agent", "mean return", "lowest", "highest"))
     means = found.mean_returns
     values = np.nan_to_num([each.value for each in means], nan=-np.inf)  # NaN: never took part
     order = sorted(range(len(found.agents)), key=lambda agent: -values[agent])
-    for agent in order[:SHOWN]:
-        error = means[agent].error
-        mean = with_error(means[agent].value, None if np.isnan(error) else error)
-        returns = known(found.returns[:, agent])
-        ends = (returns.min(), returns.max()) if len(returns) else (np.nan, np.nan)
-        table.add_row(Text(found.agents[agent]), mean, *(number(float(end)) for end in ends))
-    _print_table(table, len(order), console)
+    errors = [None if np.isnan(mean.error) else mean.error for mean in means]
+    returns = [known(found.returns[:, agent]) for agent in order]
+    columns = {
+        "agent": [found.agents[agent] for agent in order],
+        "mean return": [with_error(means[agent].value, errors[agent]) for agent in order],
+        "lowest": [number(each.min(initial=np.inf)) for each in returns],
+        "highest": [number(each.max(initial=-np.inf)) for each in returns],
+    }
+    _print_table(f"{agents}, {len(found.returns):,} {way} episodes", columns, console)
     _print_words(_with_extras({"in_words": found.in_words()}, extras)["in_words"], console)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from remuda.ui.reports.summary import find_runs
 
 MOST = 64  # maximum number of policies unless the user names them
 FILES = (".csv", ".npz")
+MARKS = ("config.yaml", DESCRIPTION)  # a run, and a tournament, has one of these
 
 
 @dataclass(frozen=True)
@@ -65,18 +66,13 @@ def open_sources(paths: Sequence[Path]) -> list[AnalysisSource]:
     """Open sources of one game; a directory of runs counts as the runs in it."""
     found: list[Path] = []
     for path in (Path(path).expanduser() for path in paths):
-        inside = [path] if _is_one(path) else find_runs(path) or [path]
+        is_one = not path.is_dir() or any((path / name).is_file() for name in MARKS)
+        inside = [path] if is_one else find_runs(path) or [path]
         found += [each for each in inside if each not in found]
     labels = _labels(found)
     sources = [_open(path, label) for path, label in zip(found, labels, strict=True)]
     _check_together(sources)
     return sources
-
-
-def _is_one(path: Path) -> bool:
-    return not path.is_dir() or any(
-        (path / name).is_file() for name in ("config.yaml", DESCRIPTION)
-    )
 
 
 def _labels(paths: Sequence[Path]) -> list[str]:
@@ -95,25 +91,16 @@ def _open(path: Path, label: str) -> AnalysisSource:
         return _open_tournament(path, label)
     run = RunDirectory.open(path)
     config = run.read_config()
+    source = AnalysisSource(path, label, run.path, config.game, config.env.made_with, run=run)
     if not config.population.dealt:
-        return AnalysisSource(path, label, run.path, config.game, config.env.made_with, run=run)
+        return source
     if not run.ledger.exists():
         raise RunDirectoryError(
             f"{run.path} has no ledger yet: no match has finished; let the run continue"
         )
     sides, rated = sides_of_seats(run)
-    return AnalysisSource(
-        path,
-        label,
-        run.path,
-        config.game,
-        config.env.made_with,
-        run.ledger,
-        sides,
-        rated,
-        run,
-        tuple(config.seats_taken),
-    )
+    taken = tuple(config.seats_taken)
+    return replace(source, ledger=run.ledger, sides=sides, rated=rated, taken=taken)
 
 
 def sides_of_seats(run: RunDirectory) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -204,12 +191,9 @@ def payoffs_of(source: AnalysisSource, choice: Choice) -> Payoffs:
                     f"--only: there is no policy {name} in {source.path}; there are "
                     f"{', '.join(known)}"
                 )
+        sides, is_symmetric = source.sides, not choice.roles
         payoffs = read_payoffs(
-            source.ledger,
-            symmetric=not choice.roles,
-            sides=source.sides,
-            wins=choice.wins,
-            keep=keep,
+            source.ledger, symmetric=is_symmetric, sides=sides, wins=choice.wins, keep=keep
         )
         if len(payoffs.names) > MOST and not only:
             raise UsageError(

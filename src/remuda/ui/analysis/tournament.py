@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from types import TracebackType
+from functools import partial
 
 import numpy as np
 from rich.cells import cell_len, set_cell_size
@@ -13,7 +13,6 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
-    TaskID,
     TextColumn,
     TimeRemainingColumn,
 )
@@ -36,41 +35,33 @@ class MatchProgress:
         self.done = self.wanted = 0  # finished and requested matches
         self._game, self._stopped = game, stopped
         self._description = game
-        self._console = console or Console(stderr=True)
-        self._bar: Progress | None = None
-        self._task = TaskID(0)
+        console = console or Console(stderr=True)
+        self._bar = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=20),
+            MofNCompleteColumn(),
+            TextColumn("matches"),
+            TextColumn("{task.fields[rate]}"),
+            TimeRemainingColumn(compact=True),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._task = self._bar.add_task(game, total=None, rate="")
         self._plain = PlayProgress(sys.stderr)
 
     def __enter__(self) -> MatchProgress:
-        if self._console.is_terminal:
-            self._bar = Progress(
-                TextColumn("{task.description}", markup=False),
-                BarColumn(bar_width=20),
-                MofNCompleteColumn(),
-                TextColumn("matches"),
-                TextColumn("{task.fields[rate]}"),
-                TimeRemainingColumn(compact=True),
-                console=self._console,
-                transient=True,
-            )
-            self._task = self._bar.add_task(self._game, total=None, rate="")
-            self._bar.start()
+        self._bar.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._bar is not None:
+    def __exit__(self, *_: object) -> None:
+        if not self._bar.disable:
             self._bar.stop()
         self._plain.close()
 
     def __call__(self, done: int, wanted: int) -> None:
-        """Show the finished and the requested matches."""
         self.done, self.wanted = done, wanted
-        if self._bar is None:
+        if self._bar.disable:
             self._plain(f"tournament of {self._game}", done, wanted)
             return
         task = self._bar.tasks[0]
@@ -81,7 +72,7 @@ class MatchProgress:
     def look(self, found: Look) -> None:
         """Show the result after a round, and its least certain part."""
         answer = f"{found.words}: {in_words(found.sure)}"
-        if self._bar is None:
+        if self._bar.disable:
             print(
                 f"remuda: after {found.matches:,} matches {answer}; least sure: {found.unsure}",
                 file=sys.stderr,
@@ -102,18 +93,10 @@ def print_tournament(game: str, found: Tournament, console: Console | None = Non
     decimals = 0 if size >= 1000 else 1 if size >= 10 else 2
     low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 0.0)
     heads, labels, with_errors = _columns(found, decimals, console.width)
-    cells = [
-        [
-            _cell(
-                found.means[row, column],
-                found.errors[row, column] if with_errors else None,
-                decimals,
-                (found.means[row, column] - low) / (high - low) if high > low else 0.5,
-            )
-            for column in range(len(heads))
-        ]
-        for row in range(len(labels))
-    ]
+    shares = (found.means - low) / (high - low) if high > low else np.full_like(found.means, 0.5)
+    errors = found.errors if with_errors else np.full_like(found.errors, np.nan)
+    rows = zip(found.means, errors, shares, strict=True)
+    cells = [list(map(partial(_cell, decimals), *row)) for row in rows]
     about = f"{game}: mean return of the row's policy when all other agents play the column's"
     for agent, policy in found.scripted.items():
         about += f"; {agent} is {policy} in every match"
@@ -126,8 +109,8 @@ def print_tournament(game: str, found: Tournament, console: Console | None = Non
     count = f"{found.episodes:,} episodes per pair and seat"
     if found.matches is not None and (found.cut or not found.episodes):
         why = f"{found.cut}: " if found.cut else ""
-        apart = ~np.eye(len(found.matches), dtype=np.bool_) | (found.episodes > 0)
-        ends = dict.fromkeys(f"{end(found.matches[apart]):,}" for end in (np.min, np.max))
+        known_cells = ~np.eye(len(found.matches), dtype=np.bool_) | (found.episodes > 0)
+        ends = dict.fromkeys(f"{end(found.matches[known_cells]):,}" for end in (np.min, np.max))
         count = f"{why}{' to '.join(ends)} matches per cell"
     count += "; ± standard error" if with_errors else "; standard errors with --format json"
     console.print(f"[dim]{count}[/]")
@@ -192,9 +175,9 @@ def _folded(
     return tables
 
 
-def _cell(mean: float, error: float | None, decimals: int, share: float) -> Text:
+def _cell(decimals: int, mean: float, error: float, share: float) -> Text:
     if np.isnan(mean):
         return Text("-", "dim")
-    words = f"{mean:.{decimals}f}" + ("" if error is None else f"±{error:.{decimals}f}")
+    words = f"{mean:.{decimals}f}" + ("" if np.isnan(error) else f"±{error:.{decimals}f}")
     red, green, blue = (POOR + share * (GOOD - POOR)).round().astype(int).tolist()
     return Text(words, f"white on rgb({red},{green},{blue})")

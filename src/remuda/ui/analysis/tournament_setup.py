@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -184,9 +185,7 @@ def _find_all(
     found: dict[tuple[str, Key], Player] = {}
     weights = kept_weights(directory)
     for run, names in wanted.items():
-        saved = SavedPolicies(RunDirectory.open(Path(run)))
-        players = _in_tournament(saved, names, weights)
-        players |= _in_run(saved, {key: name for key, name in names.items() if key not in players})
+        players = _find_players(SavedPolicies(RunDirectory.open(Path(run))), names, weights)
         found |= {(run, key): player for key, player in players.items()}
         missing = [key for key in names if key not in players]
         if missing:
@@ -200,43 +199,33 @@ def _find_all(
     return found
 
 
-def _in_tournament(
-    saved: SavedPolicies, names: Mapping[Key, str], weights: Mapping[str, Floats]
+def _find_players(
+    saved: SavedPolicies, keys: Collection[Key], weights: Mapping[str, Floats]
 ) -> dict[Key, Player]:
+    """Find recorded entrants in the weights that a tournament saved, then in their run."""
     specs = {spec.name: spec for spec in saved.specs}
-    found = {}
-    for key in names:
-        policy, version, digest = key
-        if digest in weights and policy in specs:
-            snapshot = Snapshot(weights[digest], version, 0, 0.0)
-            if weights_digest(snapshot) == digest:
-                found[key] = Player(specs[policy], snapshot, saved.spec.agent_of(policy))
-    return found
-
-
-def _in_run(saved: SavedPolicies, names: Mapping[Key, str]) -> dict[Key, Player]:
-    if not names:
-        return {}
-    versions = {version for _, version, _ in names}
-    specs = {spec.name: spec for spec in saved.specs}
-    found: dict[Key, Player] = {}
-    for name, snapshot in _kept(saved):
+    recorded = (
+        (policy, Snapshot(weights[digest], version, 0, 0.0))
+        for policy, version, digest in keys
+        if digest in weights
+    )
+    versions, found = {version for _, version, _ in keys}, dict[Key, Player]()
+    for name, snapshot in chain(recorded, _saved_snapshots(saved)):
         if snapshot.version not in versions:
             continue
-        digest = weights_digest(snapshot)
-        for key in names:
+        version = (snapshot.version, weights_digest(snapshot))
+        for key in keys:
             policy = key[0]
             # For a member from another run, the record contains the name in that run.
-            matches = name == policy or name not in specs
-            if key not in found and key[1:] == (snapshot.version, digest) and matches:
-                spec = specs[policy]
-                found[key] = Player(spec, snapshot, saved.spec.agent_of(spec.name))
-        if len(found) == len(names):
+            matches = policy in specs and (name == policy or name not in specs)
+            if key not in found and key[1:] == version and matches:
+                found[key] = Player(specs[policy], snapshot, saved.spec.agent_of(policy))
+        if len(found) == len(keys):
             break
     return found
 
 
-def _kept(saved: SavedPolicies) -> Iterator[tuple[str, Snapshot]]:
+def _saved_snapshots(saved: SavedPolicies) -> Iterator[tuple[str, Snapshot]]:
     """Yield (policy, snapshot) of a run: final weights, then checkpoints, newest first."""
     for number in (None, *reversed(saved.files.checkpoints.numbers())):
         try:

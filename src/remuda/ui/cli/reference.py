@@ -1,4 +1,4 @@
-"""Generate docs/configuration.md and docs/commands.md from the declarations of keys and options.
+"""Generate pages of docs/ from the declarations of keys, options and columns of the metrics.
 
 python -m remuda.ui.cli.reference docs
 """
@@ -11,10 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
+from jinja2 import Template
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from remuda.config import Config, Section
+from remuda.runs.columns import COLUMNS
+from remuda.runs.metrics import SHARES
 from remuda.ui.cli.main import COMMANDS, EXIT_CODES
 
 BAR = "\\|"  # in a cell
@@ -40,6 +43,12 @@ def commands_page() -> str:
             parts += [*_tables(command.options, "### ", "--"), ""]
     codes = " ".join(EXIT_CODES.split()).removeprefix("exit code: ")
     return "\n".join([*parts, f"## Exit codes\n\n{codes}"]) + "\n"
+
+
+def metrics_page() -> str:
+    """Return docs/metrics.md."""
+    template = Template((TEXTS / "metrics.md").read_text(), trim_blocks=True)
+    return template.render(columns=COLUMNS, shares=SHARES)
 
 
 def _tables(
@@ -112,10 +121,11 @@ def _plain(value: Any) -> str:
 
 
 def main() -> None:
-    """Write both pages to a folder."""
+    """Write the pages to a folder."""
     folder = Path(sys.argv[1])
     (folder / "configuration.md").write_text(configuration_page())
     (folder / "commands.md").write_text(commands_page())
+    (folder / "metrics.md").write_text(metrics_page())
 
 
 if __name__ == "__main__":

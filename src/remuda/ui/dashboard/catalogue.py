@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -16,6 +15,7 @@ from remuda.config import by_leaf, load_config, read_tree
 from remuda.config.algorithm_registry import BUILT_IN
 from remuda.errors import RemudaError
 from remuda.runs.run_directory import RunDirectory
+from remuda.ui.dashboard.curves import stamp_of
 from remuda.ui.reports.comparison import ASIDE
 from remuda.ui.reports.summary import FoundRun, find_runs, summarise
 
@@ -46,7 +46,6 @@ class CataloguedRun:
     group: str = ""  # equal for runs that differ only by their seed
 
     def row(self) -> dict[str, Any]:
-        """Return the run's row in the table of runs."""
         policy = self.settings.get("policy.algorithm")
         names = ("game", "turns", "best", "last", "state", "damaged")
         return {name: getattr(self.found, name) for name in names} | {
@@ -69,14 +68,12 @@ class Catalogue:
         self.changes = 0  # counts the changes of the catalogue
         self.complete = False  # True once all runs were scanned
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._scan, daemon=True, name="catalogue")
+        self._thread = threading.Thread(target=self._run, daemon=True, name="catalogue")
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the thread."""
         self._stopping.set()
         self._thread.join()
 
@@ -99,8 +96,7 @@ class Catalogue:
             raise UnknownRunError(f"{run!r} is not in {self.base} any more")
         return RunDirectory(path)
 
-    def look(self) -> None:
-        """Scan the directory once."""
+    def scan(self) -> None:
         present = set()
         for path in find_runs(self.base):
             if self._stopping.is_set():
@@ -131,11 +127,11 @@ class Catalogue:
         except (OSError, RuntimeError):
             return False
 
-    def _scan(self) -> None:
+    def _run(self) -> None:
         while not self._stopping.is_set():
             begun = time.monotonic()
             try:
-                self.look()
+                self.scan()
             except Exception:  # the next scan may succeed
                 log.exception("looking for runs in %s failed", self.base)
             now = time.monotonic()
@@ -156,14 +152,8 @@ def _read_run(run: str, path: Path) -> CataloguedRun:
 
 
 def _signature(path: Path) -> tuple[Any, ...]:
-    found: list[Any] = []
-    for name in ("config.yaml", "status.json", "summary.json", "checkpoints"):
-        try:
-            status = os.stat(path / name)
-            found.append((status.st_mtime_ns, status.st_size))
-        except OSError:
-            found.append(None)
-    return (*found, RunDirectory(path).is_running())
+    names = ("config.yaml", "status.json", "summary.json", "checkpoints")
+    return (*(stamp_of(path / name) for name in names), RunDirectory(path).is_running())
 
 
 def _settings(path: Path) -> dict[str, Any]:

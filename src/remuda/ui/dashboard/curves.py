@@ -11,6 +11,7 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,6 @@ from remuda.system.checkpoint.opening import open_stream, read_json
 
 Numbers = npt.NDArray[np.float64]
 
-PIECE = 1 << 20  # bytes per read
 PATIENCE = 0.25  # maximum seconds per request to read new records
 SEAM = 512  # bytes before the unread ones, compared to detect a replaced file
 MOST = 3_000_000  # maximum numbers kept per run; then every second record is dropped
@@ -37,7 +37,7 @@ class RunCurves:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._columns: dict[str, array[float]] = {}
         self._forget()
 
@@ -53,7 +53,6 @@ class RunCurves:
 
     @property
     def size(self) -> int:
-        """The number of kept values."""
         return self._rows * len(self._columns)
 
     def read_on(self, seconds: float = PATIENCE) -> None:
@@ -65,10 +64,15 @@ class RunCurves:
                     self._check(file.fileno())
                     file.seek(self.read_bytes)
                     self.complete = False
-                    while time.monotonic() < until:
-                        if not self._take(file.read(PIECE), file):
-                            self.complete = True
+                    for line in file:
+                        if not line.endswith(b"\n"):  # half-written
                             break
+                        self._add(line)
+                        self.read_bytes += len(line)
+                        self._seam = (self._seam + line)[-SEAM:]
+                        if time.monotonic() >= until:
+                            return
+                    self.complete = True
             except OSError:
                 self._forget()
                 self.complete = True
@@ -84,30 +88,11 @@ class RunCurves:
             self._forget()
         self._file = file
 
-    def _take(self, data: bytes, file: Any) -> bool:
-        end = data.rfind(b"\n") + 1
-        while not end and len(data) and len(data) % PIECE == 0:  # a long line (many policies)
-            more = file.read(PIECE)
-            if not more:
-                return False
-            data += more
-            end = data.rfind(b"\n") + 1
-        if not end:
-            return False
-        for line in data[:end].splitlines():
-            self._add(line)
-        self.read_bytes += end
-        self._seam = (self._seam + data[:end])[-SEAM:]
-        file.seek(self.read_bytes)
-        return True
-
     def _add(self, line: bytes) -> None:
         try:
-            record = json.loads(line)
-            row = dict(numbers_of(record))
+            row = dict(numbers_of(json.loads(line)))
         except (ValueError, RecursionError, AttributeError):
-            self.damaged += 1
-            return
+            row = {}
         if not row:
             self.damaged += 1
             return
@@ -125,26 +110,22 @@ class RunCurves:
             self._rows, self.every = self._rows // 2, self.every * 2
 
     def names(self) -> list[str]:
-        """Return the names of the columns."""
         with self._lock:
             return [name for name in self._columns if name not in AXES.values()]
 
     def column(self, name: str) -> Numbers | None:
         """Return a column, [rows]."""
         with self._lock:
-            return self._column(name)
-
-    def _column(self, name: str) -> Numbers | None:
-        if name == MEAN_RETURN:
-            every = [c for n, c in self._columns.items() if _is_return(n)]
-            return _mean(np.array(every, np.float64)) if every else None
-        found = self._columns.get(name)
-        return None if found is None else np.array(found, np.float64)
+            if name == MEAN_RETURN:
+                every = [c for n, c in self._columns.items() if _is_return(n)]
+                return _mean(np.array(every, np.float64)) if every else None
+            found = self._columns.get(name)
+            return None if found is None else np.array(found, np.float64)
 
     def both(self, axis: str, name: str) -> tuple[Numbers, Numbers]:
         """Return (x, y), each [points]: an axis and a column at rows that have both."""
         with self._lock:  # another thread may drop rows
-            x, y = self._column(axis), self._column(name)
+            x, y = self.column(axis), self.column(name)
         if x is None or y is None:
             return np.zeros(0), np.zeros(0)
         known = np.isfinite(x) & np.isfinite(y)
@@ -177,22 +158,15 @@ def numbers_of(record: Any) -> Iterator[tuple[str, float]]:
         yield from _number(axis, record.get(name))
     for name in SHOWN_OF_RUN:
         yield from _number(f"run/{name}", record.get(name))
-    for group, key in (
-        ("actor", "shares"),
-        ("game", "episode_metrics"),
-        ("population", "population"),
-    ):
-        for name, value in (record.get(key) or {}).items():
-            yield from _number(f"{group}/{name}", value)
+    groups = {"actor": "shares", "game": "episode_metrics", "population": "population"}
+    named = [(group, record.get(key) or {}) for group, key in groups.items()]
     for member, values in (record.get("members") or {}).items():
         if values.get("learns"):
-            for name in SHOWN_OF_MEMBER:
-                yield from _number(f"{member}/{name}", values.get(name))
-            for name, value in (values.get("hyperparameters") or {}).items():
-                yield from _number(f"{member}/hyperparameters/{name}", value)
-    for policy, values in (record.get("policies") or {}).items():
+            named.append((member, {name: values.get(name) for name in SHOWN_OF_MEMBER}))
+            named.append((f"{member}/hyperparameters", values.get("hyperparameters") or {}))
+    for group, values in (*named, *(record.get("policies") or {}).items()):
         for name, value in values.items():
-            yield from _number(f"{policy}/{name}", value)
+            yield from _number(f"{group}/{name}", value)
 
 
 def _is_return(name: str) -> bool:
@@ -242,19 +216,28 @@ def band_of(
     return grid, values.mean(0), values.std(0, ddof=1) / math.sqrt(len(curves))
 
 
-def band(curves: list[tuple[Numbers, Numbers]], points: int = POINTS) -> Mapping[str, list[Any]]:
+def band(curves: list[tuple[Numbers, Numbers]]) -> Mapping[str, list[Any]]:
     """Return the mean of (x, y) curves with its standard error, as JSON data."""
     curves = [(x, y) for x, y in curves if len(x)]
     if len(curves) == 1:
-        return thinned(*curves[0], points)
+        return thinned(*curves[0])
     longest = max((len(x) for x, _ in curves), default=0)
-    grid, mean, error = band_of(curves, min(points, max(longest, 2)))
+    grid, mean, error = band_of(curves, min(POINTS, max(longest, 2)))
     return {
         "x": rounded(grid),
         "y": rounded(mean),
         "low": rounded(mean - error),
         "high": rounded(mean + error),
     }
+
+
+def stamp_of(path: Path) -> tuple[int, ...]:
+    """Return numbers that change when a file changes; empty: there is no file."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return ()
+    return status.st_size, status.st_mtime_ns, status.st_ino
 
 
 def rounded(values: Numbers) -> list[float]:
@@ -296,28 +279,21 @@ class Spans:
         }
 
 
-class SpanCache:
-    """A cache of the last trace only, because traces are large."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._key: tuple[Path, int, int] | None = None
-        self._trace: Spans | None = None
-
-    def of(self, path: Path) -> Spans:
-        """Return the trace in a file."""
-        try:
-            status = os.stat(path)
-        except OSError as error:
-            raise RunDirectoryError(f"cannot read {path.name}: {error.strerror}") from None
-        key = path, status.st_mtime_ns, status.st_size
-        with self._lock:
-            if self._key != key or self._trace is None:
-                self._trace, self._key = _read_trace(path, status.st_size), key
-            return self._trace
+_READING = threading.Lock()
 
 
-def _read_trace(path: Path, size: int) -> Spans:
+def read_spans(path: Path) -> Spans:
+    """Return the trace in a file."""
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        raise RunDirectoryError(f"cannot read {path.name}: {error.strerror}") from None
+    with _READING:
+        return _read_trace(path, status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=1)  # traces are large
+def _read_trace(path: Path, size: int, _modified: int) -> Spans:
     if size > LARGEST:
         raise RunDirectoryError(
             f"{path.name} has {size / 2**20:.0f} MiB, but the limit here is "

@@ -6,6 +6,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -14,11 +15,10 @@ from pydantic import BeforeValidator, Field
 from remuda.coordinator.requests import ask
 from remuda.coordinator.status import read_status
 from remuda.errors import RemudaError, RunDirectoryError, UsageError
-from remuda.runs.metrics import AXES
 from remuda.runs.run_directory import RunDirectory
 from remuda.system.checkpoint.opening import open_stream
 from remuda.ui.dashboard.catalogue import Catalogue, CataloguedRun
-from remuda.ui.dashboard.curves import MEAN_RETURN, Curves, RunCurves, SpanCache, band, thinned
+from remuda.ui.dashboard.curves import MEAN_RETURN, Curves, RunCurves, band, read_spans, thinned
 from remuda.ui.dashboard.population import PopulationPages
 from remuda.ui.dashboard.watching import READ_ONLY, Watches
 from remuda.ui.reports.comparison import ASIDE, group_names
@@ -32,6 +32,7 @@ Several = Annotated[  # a parameter that may occur several times in a query
     Field(max_length=60),
 ]
 Seconds = Annotated[float, Field(allow_inf_nan=False)]
+Axis = Literal["turns", "steps", "seconds"]  # see `remuda.runs.metrics.AXES`
 
 
 class Pages:
@@ -40,10 +41,9 @@ class Pages:
     def __init__(self, base: Path, control: bool = False) -> None:
         self.watches = Watches()
         self.catalogue, self._control = Catalogue(base, self.watches.end_idle), control
-        self._curves, self._populations, self._traces = Curves(), PopulationPages(), SpanCache()
+        self._curves, self._populations = Curves(), PopulationPages()
 
     def end(self) -> None:
-        """End all child processes."""
         self.watches.end()
         self._populations.end()
 
@@ -85,9 +85,7 @@ class Pages:
             "trace": _trace_of(known, files, self.catalogue.base) is not None,
         }
 
-    def curves(self, run: str, axis: str = "turns", column: Several = ()) -> dict[str, Any]:
-        """Return columns of a run over an axis."""
-        _check_axis(axis)
+    def curves(self, run: str, axis: Axis = "turns", column: Several = ()) -> dict[str, Any]:
         curves = self._curves.of(self.catalogue.files(run).metrics)
         return {
             "complete": curves.complete,
@@ -95,10 +93,9 @@ class Pages:
         }
 
     def compare(
-        self, run: Several = (), axis: str = "turns", column: str = MEAN_RETURN
+        self, run: Several = (), axis: Axis = "turns", column: str = MEAN_RETURN
     ) -> dict[str, Any]:
         """Return a column of several runs over an axis; runs that differ by seed form a band."""
-        _check_axis(axis)
         groups: dict[str, list[tuple[CataloguedRun, RunCurves]]] = {}
         for name in run:
             known = self.catalogue.find(name)
@@ -122,7 +119,6 @@ class Pages:
         }
 
     def log(self, run: str, name: str) -> dict[str, Any]:
-        """Return the end of a log."""
         files = self.catalogue.files(run)
         if name not in _logs(files):
             raise UsageError(f"run {run!r} has no log {name!r}")
@@ -150,7 +146,7 @@ class Pages:
                 "none": "This run has no trace in the dashboard's directory. "
                 "`remuda train ... --trace RUN/trace.json` writes one at the end of a run."
             }
-        return self._traces.of(path).window(begin, end)
+        return read_spans(path).window(begin, end)
 
     def control(
         self,
@@ -178,7 +174,6 @@ class Pages:
         sampled: bool = False,
         live: bool = False,
     ) -> dict[str, Any]:
-        """Start an episode of policies of a run."""
         seats = seats or {}
         if any("/" in player or ":" in player for player in seats.values()):
             raise UsageError(
@@ -196,14 +191,8 @@ class Pages:
         first: Annotated[int, Field(ge=0)] = 0,
         count: Annotated[int, Field(ge=0, le=200)] = 20,
     ) -> dict[str, Any]:
-        """Return turns of an episode."""
         lines, over = self.watches.lines(watch, first, count)
         return {"lines": lines, "over": over}
-
-
-def _check_axis(axis: str) -> None:
-    if axis not in AXES.values():
-        raise UsageError(f"axis is {axis!r}; it must be one of {', '.join(AXES.values())}")
 
 
 def _status(files: RunDirectory) -> tuple[dict[str, Any] | None, str]:
@@ -227,27 +216,17 @@ def _unless_damaged(read: Callable[[], T]) -> T | None:
 
 
 def _logs(files: RunDirectory) -> list[str]:
-    try:
-        return sorted(
-            entry.name
-            for entry in os.scandir(files.logs)
-            if entry.is_file(follow_symlinks=False) and entry.name.endswith(".log")
-        )
-    except OSError:
-        return []
+    paths = files.logs.glob("*.log")
+    return sorted(path.name for path in paths if path.is_file() and not path.is_symlink())
 
 
 def _trace_of(known: CataloguedRun, files: RunDirectory, base: Path) -> Path | None:
     """Return the file of a run's trace if it is inside the directory of the dashboard."""
-    configured = known.settings.get("trace")
-    for path in (files.path / LOCAL_TRACE, configured):
-        try:
-            if isinstance(path, str | Path):
-                found = Path(path)
-                if found.is_file() and found.resolve().is_relative_to(base.resolve()):
-                    return found
-        except (OSError, ValueError):
-            continue
+    for path in (files.path / LOCAL_TRACE, known.settings.get("trace")):
+        with suppress(OSError, TypeError, ValueError):
+            found = Path(path)
+            if found.is_file() and found.resolve().is_relative_to(base.resolve()):
+                return found
     return None
 
 

@@ -40,26 +40,20 @@ MOST_ACTIONS = 64  # up to this many actions, probabilities or values are shown
 
 
 @dataclass
-class Explained:
+class Explained(TrainedPlayer):
     """A trained policy that explains its last choice."""
 
-    seat: TrainedPlayer
     values_are_known: bool  # False: the reward scale is unknown
     explanation: dict[str, Any] = field(default_factory=dict)
     """`names` of the actions, their `probabilities` or `values`, and `expects`: the state value,
     a discounted return."""
 
-    def begin(self) -> None:
-        """Reset the recurrent state and frames."""
-        self.seat.begin()
-
     def __call__(
         self, env: VectorEnv, agent: int, observations: Array, random: np.random.Generator
     ) -> Array:
-        """Choose an action as `seat` does."""
-        policy = self.seat.policy
+        policy = self.policy
         before = policy.remembered
-        chosen = self.seat(env, agent, observations, random)
+        chosen = super().__call__(env, agent, observations, random)
         self.explanation = {}
         space = env.agents[agent].action_space
         if not env.active[0, agent] or not isinstance(space, Discrete) or space.n > MOST_ACTIONS:
@@ -87,7 +81,7 @@ class Explained:
         if env.agents[agent].masked:
             env.mask(agent, mask)
         allowed = torch.from_numpy(mask)
-        if self.seat.policy.player.spec.config.entry.samples:
+        if self.policy.player.spec.config.entry.samples:
             logs = log_probabilities(outputs[None], allowed[None])
             return {"probabilities": _plain(logs.exp()[0, 0], mask[0])}
         return {"values": _plain(outputs[0], mask[0])}
@@ -138,10 +132,14 @@ def played(request: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     players, _ = take_seats(game, env, references, None, sampled, silent, scripted)
     evolves = "reward_scale" in config.population.evolution.numbers
     policies: list[Callable[..., Array]] = [
-        Explained(policy, not (evolves or policy.policy.player.spec.config.ppo.normalise_rewards))
-        if isinstance(policy, TrainedPlayer)
-        else policy
-        for policy in players
+        Explained(
+            each.policy,
+            each.sampled,
+            not (evolves or each.policy.player.spec.config.ppo.normalise_rewards),
+        )
+        if isinstance(each, TrainedPlayer)
+        else each
+        for each in players
     ]
     named = seats | scripted
     yield {

@@ -13,14 +13,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections import OrderedDict
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from remuda.errors import RemudaError
 from remuda.runs.run_directory import RunDirectory
-from remuda.ui.dashboard.curves import rounded
+from remuda.ui.dashboard.curves import rounded, stamp_of
 
 if TYPE_CHECKING:
     from remuda.analysis.payoffs.payoffs import Payoffs
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 MEMBERS = 60  # maximum number of members: the live ones, then the newest copies
 PATIENCE = 10.0  # an answer is reused for this multiple of its computation time
 DRAWS, SECONDS = 20, 2.0  # draws of the payoffs, solver time; `remuda analyse` uses more
-KEPT = 8  # number of cached answers
+CACHED = 8  # number of cached answers
 NO_LEDGER = "There is no ledger of matches: each agent always plays the same policy."
 LONGEST = 300.0  # time limit of the child process in seconds
 
@@ -38,7 +40,7 @@ class PopulationPages:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: OrderedDict[Path, _Kept] = OrderedDict()
+        self._cached = lru_cache(CACHED)(lambda _path: _CachedAnswer())
         self._processes: set[subprocess.Popen[bytes]] = set()
         self._ended = False
 
@@ -51,29 +53,25 @@ class PopulationPages:
 
     def of(self, files: RunDirectory) -> dict[str, Any]:
         """Return the page of one run; if the page is empty, `none` says why."""
-        with self._lock:
-            kept = self._kept.pop(files.ledger, None) or _Kept()
-            self._kept[files.ledger] = kept
-            while len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
-        mark = _mark(files.ledger)
-        with kept.lock:
+        stamp, cached = stamp_of(files.ledger), self._cached(files.ledger)
+        with cached.lock:
             begun = time.monotonic()
-            if mark != kept.mark and begun >= kept.good_until:
-                kept.answer, kept.mark = self._compute(files), mark
+            if stamp != cached.stamp and begun >= cached.good_until:
+                cached.answer, cached.stamp = self._compute(files), stamp
                 now = time.monotonic()
-                kept.good_until = now + PATIENCE * (now - begun)
-            return kept.answer
+                cached.good_until = now + PATIENCE * (now - begun)
+            return cached.answer
 
     def _compute(self, files: RunDirectory) -> dict[str, Any]:
         if not files.ledger.exists():
             return {"none": NO_LEDGER}
         program = [sys.executable, "-m", "remuda.ui.dashboard.population", str(files.path)]
-        end, held = os.pipe()  # the child exits when this server, which holds the other end, dies
+        # The child exits when this server, which holds the other end of the pipe, dies.
+        end, lifeline = os.pipe()
         with self._lock:
             if self._ended:
                 os.close(end)
-                os.close(held)
+                os.close(lifeline)
                 return {"none": "The dashboard is shutting down."}
             process = subprocess.Popen(
                 [*program, str(end)],
@@ -99,24 +97,16 @@ class PopulationPages:
                 self._processes.discard(process)
             process.kill()
             process.wait()
-            os.close(held)
+            os.close(lifeline)
         return found if isinstance(found, dict) else {}
 
 
 @dataclass
-class _Kept:
+class _CachedAnswer:
     lock: threading.Lock = field(default_factory=threading.Lock)
     answer: dict[str, Any] = field(default_factory=dict)
-    mark: object = None
+    stamp: object = None
     good_until: float = -math.inf
-
-
-def _mark(path: Path) -> object:
-    try:
-        status = os.stat(path)
-    except OSError:
-        return -1
-    return status.st_size, status.st_mtime_ns, status.st_ino
 
 
 def population_of(files: RunDirectory) -> dict[str, Any]:
@@ -161,8 +151,6 @@ def _table(values: Any) -> list[list[float]]:
 
 
 def _mixture(payoffs: Payoffs) -> dict[str, Any]:
-    import numpy as np
-
     from remuda.analysis.equilibria.uncertain_equilibrium import nash
 
     try:
@@ -174,8 +162,6 @@ def _mixture(payoffs: Payoffs) -> dict[str, Any]:
 
 def _map(payoffs: Payoffs) -> list[list[float]] | None:
     """Place members on a map, similar payoffs near each other: [members, 2]; None: few matches."""
-    import numpy as np
-
     from remuda.analysis.structure.mds import payoff_map
 
     try:

@@ -7,7 +7,7 @@ import inspect
 import ipaddress
 import socket
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -81,7 +81,6 @@ class Server(uvicorn.Server):
         self._pages = app.pages
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End child processes, then the server."""
         await run_in_threadpool(self._pages.end)
         await super().shutdown(sockets)
 
@@ -180,7 +179,6 @@ class Guard(BaseHTTPMiddleware):
         self._names, self._token = names_of(host), token
 
     async def dispatch(self, request: Request, call_next: RequestResponseEndpoint) -> Response:
-        """Refuse, set the cookie, or let the application answer."""
         response = self._refusal(request)
         if response is None and self._token and "token" in request.query_params:
             response = self._set_cookie(request)
@@ -191,7 +189,7 @@ class Guard(BaseHTTPMiddleware):
 
     def _refusal(self, request: Request) -> Response | None:
         host = request.headers.get("host", "")
-        if self._names is not None and _without_port(host) not in self._names:
+        if self._names is not None and _name_and_port(host)[0] not in self._names:
             return PlainTextResponse("this server does not serve that host name", 421)
         starts_work = request.scope["path"].startswith("/api/")
         changes = request.method not in ("GET", "HEAD")
@@ -220,21 +218,15 @@ class Guard(BaseHTTPMiddleware):
 
 def names_of(host: str) -> Collection[str] | None:
     """Return the host names of a server bound to `host`; None: any name (a token protects it)."""
-    try:
+    with suppress(ValueError):
         if ipaddress.ip_address(host).is_unspecified:
             return None
-    except ValueError:
-        pass
     return {host.lower(), *LOCAL} if host in LOCAL else {host.lower()}
 
 
 def _cookie_name(request: Request) -> str:
     """Return a cookie name with the port: browsers share cookies among all ports of a host."""
-    try:
-        port = urlsplit(f"//{request.headers.get('host', '')}").port or 80
-    except ValueError:
-        port = 80
-    return f"{COOKIE}_{port}"
+    return f"{COOKIE}_{_name_and_port(request.headers.get('host', ''))[1] or 80}"
 
 
 def is_local(host: str) -> bool:
@@ -245,18 +237,15 @@ def is_local(host: str) -> bool:
         return host == "localhost"
 
 
-def _without_port(host: str) -> str:
+def _name_and_port(host: str) -> tuple[str, int | None]:
     try:
-        return (urlsplit(f"//{host}").hostname or "").lower()
+        address = urlsplit(f"//{host}")
+        return (address.hostname or "").lower(), address.port
     except ValueError:
-        return ""
+        return "", None
 
 
 def _is_own(request: Request, host: str) -> bool:
-    origin = request.headers.get("origin")
-    try:
-        same = origin is None or urlsplit(origin).netloc == host
-    except ValueError:
-        same = False
+    is_same = request.headers.get("origin") in (None, f"http://{host}", f"https://{host}")
     site = request.headers.get("sec-fetch-site", "same-origin")
-    return same and "x-remuda" in request.headers and site == "same-origin"
+    return is_same and "x-remuda" in request.headers and site == "same-origin"

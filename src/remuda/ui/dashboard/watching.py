@@ -91,7 +91,6 @@ class Watches:
         self._episodes: OrderedDict[str, Episode] = OrderedDict()
 
     def begin(self, run: Path, request: Mapping[str, Any]) -> str:
-        """Start an episode of a run; return its name."""
         self.end_idle()
         name = secrets.token_urlsafe(9)
         with self._lock:
@@ -102,7 +101,6 @@ class Watches:
         return name
 
     def lines(self, name: str, first: int, count: int) -> tuple[list[dict[str, Any]], bool]:
-        """Return lines of an episode as `Episode.lines` does."""
         with self._lock:
             found = self._episodes.get(name)
             if found is None:
@@ -116,7 +114,6 @@ class Watches:
         self._end(lambda episode: now - episode.read_at > IDLE)
 
     def end(self) -> None:
-        """End all episodes."""
         self._end(lambda _: True)
 
     def _end(self, chosen: Callable[[Episode], bool]) -> None:

@@ -16,7 +16,7 @@ from rich.text import Text
 from remuda.config import by_leaf, load_config
 from remuda.errors import ConfigError, RunDirectoryError, UsageError
 from remuda.runs.result import Result
-from remuda.runs.run_directory import write_file
+from remuda.runs.run_directory import write_file, writing
 from remuda.ui.reports.html import render, with_pictures
 from remuda.ui.reports.summary import MEAN, PolicySummary, RunSummary, find_runs, read_run
 from remuda.ui.terminal.numbers import NOTHING, clock, number, with_error
@@ -126,13 +126,13 @@ def _setting(name: str, value: Any) -> str:
     return f"{name} {value}"
 
 
-def print_comparison(comparison: Comparison, console: Console | None = None) -> None:
+def print_comparison(comparison: Comparison) -> None:
     """Print a table of the scores of each group."""
-    console = console or Console()
+    console = Console()
     evaluated = f"{way_words(comparison)} return"
     table = table_of("runs", "policy", "seeds", evaluated, "in training", "turns", texts=2)
-    for group, name, cells in rows_of(comparison):
-        table.add_row(Text(group), Text(name), *map(Text, cells))
+    for row in rows_of(comparison):
+        table.add_row(*map(Text, row))
     console.print(table)
     console.print("[dim]mean over seeds ± standard error[/]")
     for note in (*without_common(comparison), *same_seeds(comparison)):
@@ -156,9 +156,8 @@ class Score:
         """Return the mean over runs, from a value for each run; None: no values."""
         if not values:
             return None
-        error = None
-        if len(values) > 1:
-            error = statistics.stdev(values) / math.sqrt(len(values))
+        several = len(values) > 1
+        error = statistics.stdev(values) / math.sqrt(len(values)) if several else None
         return Score(statistics.fmean(values), error, len(values))
 
     @property
@@ -257,10 +256,8 @@ class Comparison:
         directory = Path(directory)
         if (directory / "config.yaml").exists():
             raise RunDirectoryError(f"{directory} is a run; name another directory for the report")
-        try:
+        with writing(directory):
             directory.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise RunDirectoryError(f"cannot make {directory}: {error.strerror}") from None
         write_file(
             directory / "learning.png",
             draw_curves([(g.name, g.runs) for g in self.groups], self.policies),
@@ -322,7 +319,7 @@ def same_seeds(comparison: Comparison) -> list[str]:
     return found
 
 
-def rows_of(comparison: Comparison) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+def rows_of(comparison: Comparison) -> Iterator[tuple[str, ...]]:
     """Yield the rows of the table: the group (in its first row), the policy, the other cells."""
     for group in comparison.groups:
         turns = [run.ending["turns"] for run in group.runs]
@@ -335,12 +332,10 @@ def rows_of(comparison: Comparison) -> Iterator[tuple[str, str, tuple[str, ...]]
             yield (
                 group.name if i == 0 else "",
                 shown,
-                (
-                    str(len(group.runs)),
-                    NOTHING if evaluated is None else _counted(evaluated, group) + way,
-                    NOTHING if training is None else _counted(training, group),
-                    span,
-                ),
+                str(len(group.runs)),
+                NOTHING if evaluated is None else _counted(evaluated, group) + way,
+                NOTHING if training is None else _counted(training, group),
+                span,
             )
 
 
@@ -362,8 +357,7 @@ def page_of(comparison: Comparison) -> str:
         groups=len(comparison.groups),
         way=way_words(comparison),
         returns=[
-            (next(unused) if name else "", name, [policy, *cells])
-            for name, policy, cells in rows_of(comparison)
+            (next(unused) if name else "", name, cells) for name, *cells in rows_of(comparison)
         ],
         warnings=same_seeds(comparison),
         runs=[

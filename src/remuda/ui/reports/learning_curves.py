@@ -42,7 +42,8 @@ def _draw_panel(axes: Axes, groups: Groups, policy: str) -> None:
         note = "mean over seeds ± standard error; thin: single seeds"
         axes.set_title(note, loc="right", color=QUIET, fontsize=8.5, fontweight="normal")
     for (name, runs), colour in zip(groups, palette(len(groups)), strict=True):
-        label = _label(name, len(runs))
+        short = name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"
+        label = short if len(runs) == 1 else f"{short} ({len(runs)} seeds)"
         seeds = [curve for run in runs if (curve := curve_of(run, policy)) is not None]
         if len(seeds) == 1:
             turns, values = seeds[0]
@@ -67,8 +68,3 @@ def curve_of(run: RunSummary, policy: str) -> tuple[Numbers, Numbers] | None:
         return None
     turns, values, weights = points.T
     return turns, smooth(values, weights)
-
-
-def _label(name: str, count: int) -> str:
-    short = name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"
-    return short if count == 1 else f"{short} ({count} seeds)"

@@ -11,7 +11,7 @@ from remuda.system.checkpoint.opening import read_file
 from remuda.ui.plots.charts import MAX_MEMBERS, colours_of, draw_charts, title_of
 from remuda.ui.plots.drawing import write_pictures
 from remuda.ui.reports.html import render, with_pictures
-from remuda.ui.reports.results import cells_of, columns_of, population_words, remarks
+from remuda.ui.reports.results import cells_of, columns_of, population_words, rating_words, remarks
 from remuda.ui.reports.summary import RunSummary, read_run
 from remuda.ui.terminal.numbers import number, percent
 
@@ -65,8 +65,7 @@ def _population(summary: RunSummary) -> dict[str, Any]:
     frozen.sort(key=lambda pair: -pair[1].rating)
     rows = []  # the dot's colour, the name, the other cells
     for name, m in frozen[:MAX_MEMBERS]:
-        rating = f"{m.rating:.1f} ± {m.uncertainty:.1f}"
-        cells = [rating, percent(m.win_rate), f"{m.games:,}", number(m.mean_return)]
+        cells = [rating_words(m), percent(m.win_rate), f"{m.games:,}", number(m.mean_return)]
         rows.append(("", name, cells))
     return {
         "population": population_words(record),

@@ -26,6 +26,7 @@ from remuda.ui.reports.summary import (
 from remuda.ui.terminal.numbers import NOTHING, clock, number, percent, rate, restarted, waited
 from remuda.ui.terminal.tables import table_of
 
+rating_words = "{0.rating:.1f} ± {0.uncertainty:.1f}".format  # of a member
 Column = tuple[str, Callable[[PolicySummary], str]]  # a heading, and the cell of a policy
 
 COLUMNS: tuple[Column, ...] = (
@@ -37,7 +38,7 @@ COLUMNS: tuple[Column, ...] = (
     ("replay ratio", lambda p: number(p.replay_ratio)),
 )
 STANDING: tuple[Column, ...] = (  # additional columns of a population
-    ("rating", lambda p: p.rating),
+    ("rating", lambda p: rating_words(p.member) if p.member else NOTHING),
     ("wins", lambda p: percent(p.member.win_rate if p.member else None)),
     ("games", lambda p: f"{p.member.games:,}" if p.member else NOTHING),
 )
@@ -81,35 +82,28 @@ def print_results(run: Path, console: Console | None = None) -> None:
     console = console or Console()
     summary = read_run(run)
     ending = summary.ending
-    end = f"  {ending['schedule']}, seed {ending['seed']}: {ending['ended']}"
-    console.print()
-    console.print(Text.assemble((ending["game"], "bold"), end))
-    console.print(
-        Text(
-            f"{ending['turns']:,} turns and {ending['agent_steps']:,} agent-steps "
-            f"in {clock(ending['seconds'])}\n"
-            f"{rate(ending['agent_steps_per_second'])} agent-steps/s; "
-            f"the actor {waited(ending['waits'])}; {restarted(ending.get('restarts', {}))}",
-            "dim",
-        )
+    end = f"  {ending['schedule']}, seed {ending['seed']}: {ending['ended']}\n"
+    details = (
+        f"{ending['turns']:,} turns and {ending['agent_steps']:,} agent-steps "
+        f"in {clock(ending['seconds'])}\n"
+        f"{rate(ending['agent_steps_per_second'])} agent-steps/s; "
+        f"the actor {waited(ending['waits'])}; {restarted(ending['restarts'])}"
     )
-    console.print()
-    console.print(_fitting_table(summary, console))
-    console.print()
+    headline = Text.assemble((ending["game"], "bold"), end, (details, "dim"))
+    blocks: list[Text | Table] = [headline, _fitting_table(summary, console)]
     if summary.records and summary.records[-1].members:
-        console.print(Text(population_words(summary.records[-1]), "dim"))
-        console.print()
+        blocks.append(Text(population_words(summary.records[-1]), "dim"))
     if summary.episode_metrics:
         table = table_of("mean per episode", summary.way, "in training")
         for metric in summary.episode_metrics:
             table.add_row(metric.words, metric.evaluated_words, number(metric.training))
-        console.print(table)
+        blocks.append(table)
+    if notes := remarks(summary):
+        blocks.append(Text("\n".join(notes), "yellow"))
+    for block in blocks:
         console.print()
-    notes = remarks(summary)
-    for words in notes:
-        console.print(Text(words, "yellow"))
-    if notes:
-        console.print()
+        console.print(block)
+    console.print()
 
 
 def population_words(record: Record) -> str:
@@ -141,7 +135,6 @@ def _excess(table: Table, console: Console) -> int:
 
 
 def _policies_table(summary: RunSummary, columns: tuple[Column, ...], name: int) -> Table:
-
     headings = (heading for heading, _ in columns)
     table = table_of("policy", *headings, overflow="ellipsis", no_wrap=True, width=name)
     for policy in summary.policies:
@@ -152,13 +145,13 @@ def _policies_table(summary: RunSummary, columns: tuple[Column, ...], name: int)
 def remarks(summary: RunSummary) -> list[str]:
     """Return remarks on the results of a run."""
     ending, found = summary.ending, []
-    for name in ending.get("halted", ()):
+    for name in ending["halted"]:
         found.append(
             f"{name} stopped learning: too many of its updates were not finite "
             "(policy.max_nonfinite in a row). It kept playing with its last good weights; try a "
             "lower policy.learning_rate or policy.reward_scale"
         )
-    found += ending.get("notes", ())
+    found += ending["notes"]
     found += _missed_ratios(summary)
     found += _worse_greedily(summary)
     if summary.damaged:
@@ -249,7 +242,7 @@ def _ratio_since_resume(
     summary: RunSummary, starts: Mapping[str, int], saves_replay: bool
 ) -> float | None:
     """Return the smallest replay ratio since the last resume; None: the run was not resumed."""
-    earlier = [record for record in summary.records if record.seconds <= summary.earlier]
+    earlier = [record for record in summary.records if record.seconds <= summary.ending["earlier"]]
     if not earlier or len(earlier) == len(summary.records):
         return None
     ratios = []
@@ -272,11 +265,9 @@ def _why_missed(summary: RunSummary) -> str:
     """Explain from busy and processor time why learners fell behind in the last session."""
     waiting = "policy.experience.on_full wait, which makes the game wait for them,"
     shares = [
-        share
-        for role, share in summary.ending.get("processors", {}).items()
-        if role.startswith("learner")
+        share for role, share in summary.ending["processors"].items() if role.startswith("learner")
     ]
-    busy = busy_share(summary.records, summary.earlier)
+    busy = busy_share(summary.records, summary.ending["earlier"])
     if not shares or not busy:
         return (
             "the learners did not keep up with the game. Fewer or smaller policies, learners.nice "

@@ -67,7 +67,10 @@ def make_report(run: RunDirectory, drawn: Callable[[], str | None] = lambda: Non
     if not summary.get("turns"):
         return []
     notes: list[str] = []
-    with log_to(run.logs / "coordinator.log", _log_level(run)):
+    level = "info"
+    with contextlib.suppress(RemudaError):  # `write_report` reads the configuration, and reports it
+        level = run.read_config().run.log_level
+    with log_to(run.logs / "coordinator.log", level):
         try:
             failed = drawn()
             if failed is None:
@@ -83,13 +86,6 @@ def make_report(run: RunDirectory, drawn: Callable[[], str | None] = lambda: Non
         except Exception as error:
             notes.append(_note("no report", error))
     return notes
-
-
-def _log_level(run: RunDirectory) -> str:
-    try:
-        return run.read_config().run.log_level
-    except RemudaError:  # `write_report` reads the configuration and reports this
-        return "info"
 
 
 def draw_picture(run: RunDirectory) -> None:

@@ -6,6 +6,7 @@ import math
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from remuda.coordinator.status import read_status
 from remuda.errors import RemudaError, RunDirectoryError
 from remuda.evaluation.results import WAYS, way_of
 from remuda.runs.metrics import MemberRecord, Record
+from remuda.runs.result import MEASURED
 from remuda.runs.run_directory import RunDirectory
 from remuda.ui.terminal.numbers import NOTHING, number, with_error
 
@@ -44,18 +46,10 @@ class PolicySummary:
 
     @property
     def title(self) -> str:
-        """The name, and the scripted policy of the seat."""
         return f"{self.name} ({self.scripted})" if self.scripted else self.name
 
     @property
-    def rating(self) -> str:
-        """The rating and its uncertainty as text."""
-        found = self.member
-        return NOTHING if found is None else f"{found.rating:.1f} ± {found.uncertainty:.1f}"
-
-    @property
     def evaluated(self) -> str:
-        """The evaluated return and its standard error as text."""
         return with_error(self.evaluated_return, self.standard_error)
 
 
@@ -70,12 +64,10 @@ class EpisodeMetric:
 
     @property
     def words(self) -> str:
-        """The name without underscores."""
         return self.name.replace("_", " ")
 
     @property
     def evaluated_words(self) -> str:
-        """The evaluated mean and its standard error as text."""
         return with_error(self.evaluated, self.standard_error)
 
 
@@ -92,11 +84,6 @@ class RunSummary:
     damaged: int = 0  # lines of `metrics.jsonl` that could not be read
 
     @property
-    def earlier(self) -> float:
-        """Seconds before the last session; 0: the run was not resumed."""
-        return float(self.ending.get("earlier", 0.0))
-
-    @property
     def way(self) -> str:
         """How policies played in the evaluation: `greedy`, or `sampled` (with exploration)."""
         evaluation = self.ending.get("evaluation")
@@ -106,11 +93,6 @@ class RunSummary:
     def way_configured(self) -> str:
         """How the configuration evaluates policies; an older evaluation may differ."""
         return WAYS[bool((self.config.get("run") or {}).get("evaluate_sampled"))]
-
-    @property
-    def episodes_evaluated(self) -> int:
-        """Number of evaluation episodes played after training."""
-        return int((self.ending.get("evaluation") or {}).get("episodes", 0))
 
 
 def read_run(path: Path) -> RunSummary:
@@ -134,15 +116,10 @@ def _episode_metrics(ending: dict[str, Any], records: Sequence[Record]) -> Itera
     evaluated = (ending.get("evaluation") or {}).get("episode_metrics", {})
     trained = records[-1].episode_metrics if records else {}
     for name in trained or evaluated:
-        found = evaluated.get(name, {})
         begin = (1 - END) * records[-1].turns if records else 0
         at_end = [r.episode_metrics.get(name) for r in records if r.turns >= begin]
-        yield EpisodeMetric(
-            name,
-            _finite(found.get("mean")),
-            _finite(found.get("standard_error")),
-            weighted_mean([(value, 1) for value in at_end if value is not None]),
-        )
+        training = weighted_mean([(value, 1) for value in at_end if value is not None])
+        yield EpisodeMetric(name, *_measured(evaluated.get(name, {})), training)
 
 
 def _policies(
@@ -157,10 +134,9 @@ def _policies(
     order = {name: at for at, name in enumerate(records[0].playing if records else ())}
     listed = sorted([*trained, *absent], key=lambda name: order.get(name, len(order)))
     for name in listed or evaluated:
-        found = evaluated.get(name, {})
-        mean, error = _finite(found.get("mean")), _finite(found.get("standard_error"))
+        measured = _measured(evaluated.get(name, {}))
         if name not in trained:
-            yield PolicySummary(name, mean, error)
+            yield PolicySummary(name, *measured)
             continue
         last = trained[name]
         begin = (1 - END) * records[-1].turns
@@ -168,8 +144,7 @@ def _policies(
         staleness = _intervals(records, name, "staleness", "updates")
         yield PolicySummary(
             name,
-            mean,
-            error,
+            *measured,
             weighted_mean(at_end),
             last.episodes,
             last.updates,
@@ -208,8 +183,10 @@ def weighted_mean(pairs: Sequence[tuple[float, float]]) -> float | None:
     return sum(x * weight for x, weight in pairs) / sum(weight for _, weight in pairs)
 
 
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
+def _measured(found: Mapping[str, Any]) -> tuple[float | None, float | None]:
+    """Return a mean and its standard error; None if it is unknown or not finite."""
+    mean, error = (math.nan if found.get(key) is None else found[key] for key in MEASURED)
+    return mean if math.isfinite(mean) else None, error if math.isfinite(error) else None
 
 
 DEPTH = 3  # levels of directories that are searched for runs
@@ -238,7 +215,6 @@ class FoundRun:
     damaged: str = ""  # the files that could not be read, and why
 
     def as_summary(self) -> dict[str, Any]:
-        """Return plain data, for JSON."""
         return {**vars(self), "path": str(self.path)}
 
 
@@ -264,20 +240,17 @@ def list_runs(base: Path) -> list[FoundRun]:
 
 def summarise(path: Path) -> FoundRun:
     """Return a short summary of a run from its undamaged files."""
-    files, faults = RunDirectory(path), []
-    found: dict[str, Any] = {"last": _modified(path)}
-    try:
-        found["game"] = _game_of(files.config)
-    except (RemudaError, OSError, UnicodeDecodeError) as error:
-        faults.append(_fault(path, error))
+    files, faults, found = RunDirectory(path), list[str](), dict[str, Any]()
+    with suppress(OSError):
+        found["last"] = path.stat().st_mtime
     running = files.is_running()
     found["state"] = "is running" if running else "did not end in order"
     if not files.status.exists() and not files.summary.exists() and not running:
         found["state"] = "did not start"
-    for read in (_by_status, _by_summary):
+    for read in (_by_config, _by_status, _by_summary):
         try:
             found |= read(files, running)
-        except (RemudaError, OSError) as error:
+        except (RemudaError, OSError, UnicodeDecodeError) as error:
             faults.append(_fault(path, error))
     measured = found.pop("measured", None)
     best = _best_of(measured, files.checkpoints.best())
@@ -294,16 +267,16 @@ def _best_of(measured: Mapping[str, Any] | None, best: Mapping[str, Any] | None)
     return max(filter(math.isfinite, found), default=None)
 
 
-def _game_of(path: Path) -> str:
-    if not path.exists():
+def _by_config(files: RunDirectory, _running: bool) -> dict[str, Any]:
+    if not files.config.exists():
         raise RunDirectoryError("it has no config.yaml")
-    tree = read_tree(path)
+    tree = read_tree(files.config)
     if not tree:
-        raise RunDirectoryError(f"{path} is damaged: it is empty")
+        raise RunDirectoryError(f"{files.config} is damaged: it is empty")
     game = tree.get("game", Config.model_fields["game"].default)
     if not isinstance(game, str):
-        raise RunDirectoryError(f"{path} is damaged: its game is {game!r}, not a name")
-    return game
+        raise RunDirectoryError(f"{files.config} is damaged: its game is {game!r}, not a name")
+    return {"game": game}
 
 
 def _by_status(files: RunDirectory, running: bool) -> dict[str, Any]:
@@ -325,22 +298,15 @@ def _by_summary(files: RunDirectory, running: bool) -> dict[str, Any]:
     return found | {"measured": summary["evaluation"]}
 
 
-def _modified(path: Path) -> float | None:
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return None
-
-
 def _fault(path: Path, error: Exception) -> str:
     """Return an error in one line, without the run directory, which is printed next to it."""
     words = " ".join(str(error).split()) or type(error).__name__
     return words.replace(f"{path}{os.sep}", "")
 
 
-def print_runs(base: Path, runs: Sequence[FoundRun], console: Console | None = None) -> None:
+def print_runs(base: Path, runs: Sequence[FoundRun]) -> None:
     """Print a table of runs, then a line for each damaged run."""
-    console = console or Console()
+    console = Console()
     if not runs:
         console.print(Text(f"there is no run in {base}"))
         return

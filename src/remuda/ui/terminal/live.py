@@ -28,7 +28,8 @@ class PlainView:
 
     NAMED = 4  # up to this many policies, each return is printed
 
-    def __init__(self) -> None:
+    def __init__(self, out: IO[str] | None = None) -> None:
+        self._out = out
         self._goal: Goal | None = None
         self._known: dict[str, float] = {}  # the last return of each policy
 
@@ -66,7 +67,7 @@ class PlainView:
 
     def say(self, message: str) -> None:
         """Print a message."""
-        print(message, flush=True)
+        print(message, file=self._out, flush=True)
 
     def close(self) -> None:
         """Do nothing."""

@@ -13,7 +13,7 @@ from rich.text import Text
 from remuda.coordinator.status import read_status
 from remuda.errors import RunDirectoryError
 from remuda.evaluation.results import way_of
-from remuda.runs.run_directory import RunDirectory, way_on
+from remuda.runs.run_directory import RunDirectory, how_to_continue
 from remuda.ui.terminal.numbers import clock, number, percent, rate
 from remuda.ui.terminal.tables import open_table, population_line
 
@@ -26,7 +26,7 @@ TEXTS = ("role", "policy", "member", "parent", "state", "last problem")  # left-
 def current_status(run: RunDirectory) -> dict[str, Any]:
     """Return the newest status of a run, with its `age` in seconds and whether it is `running`."""
     if not run.status.exists() and not run.is_running():
-        raise RunDirectoryError(f"{run.path} ended before its first status; {way_on(run)}")
+        raise RunDirectoryError(f"{run.path} ended before its first status; {how_to_continue(run)}")
     status = read_status(run.status)
     best = run.checkpoints.best()
     return status | {
@@ -66,7 +66,7 @@ def _headline(path: Path, status: dict[str, Any]) -> Text:
     elif status["ended"]:
         state = Text(f"ended: {status['ended']}", "bold")
     else:
-        way = way_on(RunDirectory(path))
+        way = how_to_continue(RunDirectory(path))
         state = Text(f"not running: its coordinator {coordinator} has died; {way}", "bold red")
     age = f"  (last seen {status['age']:.0f} s ago)" if status["age"] > LATE else ""
     return Text.assemble(str(path), f"  {status['schedule']}  ", state, (age, "dim"))

@@ -36,7 +36,7 @@ def open_table(*headings: str, texts: tuple[str, ...]) -> Table:
 
 
 def population_line(numbers: Mapping[str, float | None], width: int) -> Text:
-    """Format the known numbers of a `PopulationRecord` that fit into `width` characters."""
+    """Format the known numbers of a population that fit into `width` characters."""
     parts: list[tuple[str, str]] = []
     if (mean := numbers.get("fitness_mean")) is not None:
         spread = f" ± {number(numbers.get('fitness_spread'))}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 
 from remuda.errors import ConfigError
@@ -40,9 +39,9 @@ def psro(words: Sequence[str]) -> int:
     options = validate(tree, PsroOptions)
 
     from remuda.system.checkpoint.names import claimed_directory
-    from remuda.ui.analysis.exploiting import ErrorView
-    from remuda.ui.analysis.psro import PSRO_DIRECTORY, check_used, print_double_oracle, print_line
+    from remuda.ui.analysis.psro import PSRO_DIRECTORY, check_used, line_of, print_double_oracle
     from remuda.ui.analysis.psro import psro as solve
+    from remuda.ui.terminal.live import PlainView
 
     check_used(tree.keys() - {"format"}, options.resume, options.oracle, are_flags=True)
     if options.resume is None and not options.game:
@@ -50,6 +49,7 @@ def psro(words: Sequence[str]) -> int:
             "name the game to play, as in `remuda psro kuhn_poker`; `remuda games` lists games"
         )
     is_json = options.format == "json"
+    out = sys.stderr if is_json else sys.stdout
     with ExitStack() as stack:
         directory = options.out
         if directory is None and options.resume is None:
@@ -59,8 +59,8 @@ def psro(words: Sequence[str]) -> int:
             options=options.env.options or None,
             directory=directory,
             resume=options.resume,
-            view=ErrorView() if is_json else None,
-            on_iteration=partial(print_line, out=sys.stderr if is_json else sys.stdout),
+            view=PlainView(sys.stderr) if is_json else None,
+            on_iteration=lambda found: print(line_of(found), file=out, flush=True),
             **{name: tree[name] for name in PsroSettings.model_fields if name in tree},
         )
     options.show(found.as_summary, lambda: print_double_oracle(found))
@@ -89,15 +89,16 @@ def exploit(words: Sequence[str]) -> int:
             "`remuda exploit random --game kuhn_poker`"
         )
 
-    from remuda.ui.analysis.exploiting import ErrorView, print_bound
     from remuda.ui.analysis.exploiting import exploit as find_bound
+    from remuda.ui.analysis.exploiting import print_bound
+    from remuda.ui.terminal.live import PlainView
 
     found = find_bound(
         options.target[0] if len(options.target) == 1 else list(options.target),
         game=options.game or None,
         options=options.env.options,
         directory=options.out,
-        view=ErrorView() if options.format == "json" else None,
+        view=PlainView(sys.stderr) if options.format == "json" else None,
         **{name: tree[name] for name in ExploitSettings.model_fields if name in tree},
     )
     options.show(found.as_summary, lambda: print_bound(found))

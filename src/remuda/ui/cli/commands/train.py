@@ -114,7 +114,7 @@ def _train_run(
     with_report: bool = True,
     is_auto: bool = False,
 ) -> int:
-    from remuda.runs.run_directory import RunDirectory, way_on
+    from remuda.runs.run_directory import RunDirectory, how_to_continue
 
     if resumed is None and config.run.directory is not None:
         RunDirectory.refuse_taken(config.run.directory)  # before slow imports
@@ -143,7 +143,7 @@ def _train_run(
         for note in show_results(RunDirectory.open(result.directory)):
             print(f"note: {note}")
         if not result.finished:
-            print(f"{result.ended}; {way_on(RunDirectory(result.directory))}")
+            print(f"{result.ended}; {how_to_continue(RunDirectory(result.directory))}")
         sys.stdout.flush()
         shown.extend(result.notes)
         set_exit_hints(f"to write its report: remuda report {result.directory}")
