@@ -38,6 +38,7 @@ def test_empty_places_play_nothing_and_are_told():
 def test_a_copy_is_born_with_its_parents_weights_and_hyperparameters():
     world = World()
     world.matches(200)
+    world.play(1, learn=False)  # the actor takes the weights that were published last
     parent = PolicyRef("policy_1")
     live = world.actor.seats.look("policy_1")
     weights, version = live.weights.copy(), live.version
