@@ -108,24 +108,6 @@ class Rules(NamedTuple):
     other_burns: Array
 
 
-class World(NamedTuple):
-    """The arrays of all copies, for compiled functions."""
-
-    houses: Array  # [num_envs, num_houses] int8: SAFE, BURNING or RUINED
-    progress: Array
-    """[num_envs, num_houses]: how far each fire is put out, with continuous suppression."""
-    before: Array  # the houses after the previous night
-    nights: Integers  # [num_envs]
-    actions: Integers  # [num_envs, num_agents, 3]: the last actions
-    active: Bools
-    streams: Array
-    sums: Array  # [num_envs, 2]: TEAM and WORKED
-    rewards: Floats
-    terminated: Bools
-    truncated: Bools
-    metrics: Array  # [metrics, num_envs]: of the last finished episode
-
-
 class Draws(NamedTuple):
     """A night's random numbers, uniform in [0, 1), one for each possible event."""
 
@@ -176,34 +158,26 @@ class BucketBrigade(ArrayGame):
         space = Box(-1.0 if scaled else -bound, bound, (size,), np.float32)
         self._allocate(num_envs, options, space, [MultiDiscrete([houses, 2, 2])] * num_agents)
         self.turn_groups = (tuple(range(num_agents)),)
-        houses_shape = (num_envs, houses)
-        self._arrays = World(
-            np.zeros(houses_shape, np.int8),
-            np.zeros(houses_shape),
-            np.zeros(houses_shape, np.int8),
-            np.zeros(num_envs, np.int64),
-            np.zeros((num_envs, num_agents, 3), np.int64),
-            self.active,
-            self._streams,
-            np.zeros((num_envs, 2)),
-            self._rewards,
-            self._terminated,
-            self._truncated,
-            self._metrics,
-        )
-        self.houses, self.actions = self._arrays.houses, self._arrays.actions
-        self.progress = self._arrays.progress
+        self.houses: Array = np.zeros((num_envs, houses), np.int8)
+        """[num_envs, num_houses]: SAFE, BURNING or RUINED."""
+        self.progress: Array = np.zeros((num_envs, houses), np.float64)
+        """[num_envs, num_houses]: how far each fire is put out, with continuous suppression."""
+        self.actions: Integers = np.zeros((num_envs, num_agents, 3), np.int64)
+        """[num_envs, num_agents, 3]: the last actions."""
+        self._actions_of = [self.actions[:, agent] for agent in range(num_agents)]
         self._shared: Floats = np.zeros((num_envs, size - num_agents), np.float32)
         self._shared[:, -FACTS:] = parameters
         """[num_envs, size - num_agents]: the shared part of observations since the last night."""
+        self._before: Array = np.zeros_like(self.houses)
+        self._nights: Integers = np.zeros(num_envs, np.int64)
+        self._sums = np.zeros((num_envs, 2), np.float64)
         self._draws = Draws(np.zeros(houses), np.zeros((houses, 2)), np.zeros(houses))
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
         """Light the first fires."""
-        _reset(self._arrays, seeds, mask, self.rules.spark)
-        self._share()
-
-    def _share(self) -> None:
+        houses = self.houses, self.progress, self._before, self._nights
+        sums = self._sums, self.actions, self.active
+        _reset(*houses, *sums, self._streams, seeds, mask, self.rules.spark)
         _share(self.houses, self.actions, self._scales, self._shared)
 
     def begin_turn(self) -> None:
@@ -213,26 +187,29 @@ class BucketBrigade(ArrayGame):
         _observe(self._shared, agent, out)
 
     def act(self, agent: int, actions: Integers) -> None:
-        self.actions[:, agent] = actions
+        self._actions_of[agent][...] = actions
 
     def end_turn(self) -> TurnResult:
-        _nights(self._arrays, self._draws, self.rules, self._max_nights)
-        self._share()
+        houses = self.houses, self.progress, self._before, self._nights, self.actions
+        state = self.active, self._streams, self._draws, self.rules
+        ends = self._rewards, self._terminated, self._truncated
+        _nights(*houses, *state, self._max_nights, *ends, self._sums, self._metrics)
+        _share(self.houses, self.actions, self._scales, self._shared)
         return self._result
 
     def restore(self, state: State) -> None:
         super().restore(state)
-        self._share()
+        _share(self.houses, self.actions, self._scales, self._shared)
 
     def _world(self) -> Table:
-        kinds, arrays = Range(SAFE, RUINED), self._arrays
+        kinds = Range(SAFE, RUINED)
         return {
             "houses": (self.houses, kinds),
             "progress": (self.progress, SHARE),
-            "before": (arrays.before, kinds),
+            "before": (self._before, kinds),
             "actions": (self.actions, Range(0, max(self.scenario.num_houses, 2) - 1)),
-            "nights": (arrays.nights, COUNT),
-            "sums": (arrays.sums, FINITE_64),
+            "nights": (self._nights, COUNT),
+            "sums": (self._sums, FINITE_64),
             "streams": (self._streams, None),
             "active": (self.active, None),
         }
@@ -358,30 +335,44 @@ def night(
 
 
 @njit(cache=True)
-def _nights(world: World, draws: Draws, rules: Rules, max_nights: int) -> None:
-    houses, nights, sums, metrics = world.houses, world.nights, world.sums, world.metrics
-    num_agents = world.actions.shape[1]
+def _nights(
+    houses: Array,
+    progress: Array,
+    before: Array,
+    nights: Integers,
+    actions: Integers,
+    active: Bools,
+    streams: Array,
+    draws: Draws,
+    rules: Rules,
+    max_nights: int,
+    rewards: Floats,
+    terminated: Bools,
+    truncated: Bools,
+    sums: Array,
+    metrics: Array,
+) -> None:
+    num_agents = actions.shape[1]
     for env in range(houses.shape[0]):
-        world.terminated[env] = world.truncated[env] = False
-        rewards, actions = world.rewards[env], world.actions[env]
-        if not world.active[env, 0]:
-            rewards[:] = 0.0
+        terminated[env] = truncated[env] = False
+        if not active[env, 0]:
+            rewards[env] = 0.0
             continue
-        _draw(world.streams, env, draws, rules.continuous)
-        night(houses[env], world.progress[env], world.before[env], actions, draws, rules, rewards)
+        _draw(streams, env, draws, rules.continuous)
+        night(houses[env], progress[env], before[env], actions[env], draws, rules, rewards[env])
         for agent in range(num_agents):
-            sums[env, TEAM] += rewards[agent]
-            sums[env, WORKED] += actions[agent, WORK]
+            sums[env, TEAM] += rewards[env, agent]
+            sums[env, WORKED] += actions[env, agent, WORK]
         nothing_burns, ruined = True, 0
         for house in range(houses.shape[1]):
             nothing_burns &= houses[env, house] != BURNING
             ruined += houses[env, house] == RUINED
         nights[env] += 1
         if nights[env] > rules.min_nights and nothing_burns:
-            world.terminated[env], world.active[env] = True, False
+            terminated[env], active[env] = True, False
         elif nights[env] >= max_nights:
-            world.truncated[env], world.active[env] = True, False
-        if not world.active[env, 0]:
+            truncated[env], active[env] = True, False
+        if not active[env, 0]:
             metrics[0, env] = sums[env, TEAM] / nights[env]
             metrics[1, env] = sums[env, WORKED] / (nights[env] * num_agents)
             metrics[2, env], metrics[3, env] = ruined, nights[env]
@@ -400,16 +391,26 @@ def _draw(streams: Array, env: int, draws: Draws, spreads: bool) -> None:
 
 
 @njit(cache=True)
-def _reset(world: World, seeds: Integers, mask: Bools, spark: float) -> None:
-    for env in range(mask.size):
+def _reset(
+    houses: Array,
+    progress: Array,
+    before: Array,
+    nights: Integers,
+    sums: Array,
+    actions: Integers,
+    active: Bools,
+    streams: Array,
+    seeds: Integers,
+    mask: Bools,
+    spark: float,
+) -> None:
+    for env in range(houses.shape[0]):
         if mask[env]:
-            world.progress[env], world.before[env] = 0.0, SAFE
-            world.nights[env], world.sums[env] = 0, 0.0
-            world.actions[env], world.active[env] = 0, True
-            seed_stream(world.streams, env, seeds[env])
-            for house in range(world.houses.shape[1]):
-                burns = uniform(world.streams, env) < spark
-                world.houses[env, house] = BURNING if burns else SAFE
+            progress[env], before[env], nights[env], sums[env] = 0.0, SAFE, 0, 0.0
+            actions[env], active[env] = 0, True
+            seed_stream(streams, env, seeds[env])
+            for house in range(houses.shape[1]):
+                houses[env, house] = BURNING if uniform(streams, env) < spark else SAFE
 
 
 @njit(cache=True)

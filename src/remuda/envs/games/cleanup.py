@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from gymnasium.spaces import Box
@@ -55,45 +54,6 @@ EPISODE_METRICS = ("polluted_share", "cleaning_actions", "apples_eaten", "equali
 1 - Gini of the returns (those below 0 count as 0), after Perolat et al. 2017."""
 
 
-class Maps(NamedTuple):
-    """The contents of each tile: [num_envs, 21, 31], or with a frame of the vision radius."""
-
-    tiles: Array  # int8: the ground, WALL to APPLE or SAND
-    standing: Array  # int16: 1 + the agent on the tile, or 0
-    beams: Array  # int8: the last beam on the tile
-    fired: Integers  # the time of that beam, on the copy's clock
-
-
-class World(NamedTuple):
-    """The other arrays of the copies, for compiled functions."""
-
-    clock: Integers  # [num_envs]: actions so far, over all episodes
-    positions: Integers
-    facing: Integers
-    polluted: Integers
-    turns: Integers
-    active: Bools
-    streams: Array
-    rewards: Floats
-    truncated: Bools
-    returns: Array
-    sums: Array  # [num_envs, metrics]: sums over the episode
-    metrics: Array  # [metrics, num_envs]: of the last finished episode
-
-
-class Rules(NamedTuple):
-    """The parameters of the rules, for compiled functions."""
-
-    sand: Integers  # [tiles, 2]: row and column of each tile of sand, like the next two
-    orchard: Integers
-    river: Integers
-    start_apples: int
-    log_clean: float
-    growth_probability: float
-    barren_share: float
-    max_turns: int
-
-
 class Cleanup(GridGame):
     """Copies of Cleanup; see the rules at the top of this module."""
 
@@ -114,87 +74,96 @@ class Cleanup(GridGame):
         vision_radius: int = 5,
     ) -> None:
         terrain = _terrain()
-        sand, orchard, river = (np.argwhere(terrain == kind) for kind in (SAND, ORCHARD, RIVER))
+        self._river, self._orchard = np.argwhere(terrain == RIVER), np.argwhere(terrain == ORCHARD)
+        self._sand = np.argwhere(terrain == SAND)
         options = {
-            **whole_numbers(num_agents=(num_agents, 1, len(sand)), max_turns=(max_turns, 1)),
+            **whole_numbers(num_agents=(num_agents, 1, len(self._sand)), max_turns=(max_turns, 1)),
             **numbers(
                 pollution_probability=(pollution_probability, 0.0, 1.0),
                 growth_probability=(growth_probability, 0.0, 1.0),
                 barren_share=(barren_share, 1e-6),
             ),
-            **whole_numbers(start_apples=(start_apples, 0, len(orchard))),
+            **whole_numbers(start_apples=(start_apples, 0, len(self._orchard))),
             **whole_numbers(vision_radius=(vision_radius, 1)),
         }
-        self._terrain, self._radius = terrain, vision_radius
-        rates = log_miss(pollution_probability), growth_probability, barren_share
-        self._rules = Rules(sand, orchard, river, start_apples, *rates, max_turns)
+        self._start_apples, self._terrain = start_apples, terrain
+        self._log_clean = log_miss(pollution_probability)
+        self._growth, self._barren = growth_probability, barren_share
+        self._radius = vision_radius
         size = (2 * vision_radius + 1) ** 2 * KINDS + len(STEPS) + 2
         self._allocate_grid(num_envs, options, Box(0.0, 1.0, (size,), np.float32))
-        fills = (np.int8, WALL), (np.int16, 0), (np.int8, 0), (np.int64, LONG_AGO)
-        maps = [self._make_map(HEIGHT, WIDTH, vision_radius, *fill) for fill in fills]
-        self._framed, self._maps = (Maps(*each) for each in zip(*maps, strict=True))
-        self.tiles, self.standing, self.beams, self.fired = self._maps
+        self._make_maps()
+        self._clock: Integers = np.zeros(num_envs, np.int64)  # actions so far, over all episodes
         self.facing: Integers = np.zeros(self.active.shape, np.int64)
         """[num_envs, num_agents]: UP to RIGHT."""
         self.polluted: Integers = np.zeros(num_envs, np.int64)
         """[num_envs]: polluted tiles of the river."""
-        self._state = World(
-            np.zeros(num_envs, np.int64),
-            self.positions,
-            self.facing,
-            self.polluted,
-            self._turns,
-            self.active,
-            self._streams,
-            self._rewards,
-            self._truncated,
-            np.zeros(self.active.shape, np.float64),
-            np.zeros((num_envs, len(EPISODE_METRICS)), np.float64),
-            self._metrics,
-        )
+        self._sums = np.zeros((num_envs, len(EPISODE_METRICS)), np.float64)
+        self._returns = np.zeros(self.active.shape, np.float64)
+
+    def _make_maps(self) -> None:
+        size = HEIGHT, WIDTH, self._radius
+        self._framed, self.tiles = self._make_map(*size, np.int8, WALL)
+        """[num_envs, 21, 31] int8: the ground, WALL to APPLE or SAND."""
+        self._framed_agents, self.standing = self._make_map(*size, np.int16, 0)
+        """[num_envs, 21, 31] int16: 1 + the agent on a tile, or 0."""
+        self._framed_beams, self.beams = self._make_map(*size, np.int8, 0)
+        """[num_envs, 21, 31] int8: the last beam on a tile."""
+        self._framed_fired, self.fired = self._make_map(*size, np.int64, LONG_AGO)
+        """[num_envs, 21, 31]: the time of that beam, on the copy's clock."""
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
-        maps, state = self._maps, self._state
-        maps.tiles[mask], maps.standing[mask], maps.fired[mask] = self._terrain, 0, LONG_AGO
-        state.polluted[mask], state.turns[mask], state.active[mask] = 0, 0, True
-        state.sums[mask], state.returns[mask] = 0.0, 0.0
-        _place(maps, state, self._rules, seeds, mask)
+        self.tiles[mask], self.standing[mask], self.fired[mask] = self._terrain, 0, LONG_AGO
+        self.polluted[mask], self._turns[mask] = 0, 0
+        self._sums[mask], self._returns[mask], self.active[mask] = 0.0, 0.0, True
+        agents = self.standing, self.positions, self.facing
+        ground = self._sand, self._orchard, self._start_apples
+        _place(self.tiles, *agents, *ground, self._streams, seeds, mask)
 
     def begin_turn(self) -> None:
         """Pollute the river and grow apples."""
         self._rewards[:] = 0.0
-        _grow(self._maps, self._state, self._rules)
+        ground = self.tiles, self.polluted, self._river, self._orchard
+        rates = self._log_clean, self._growth, self._barren
+        _grow(*ground, self.active, self._streams, *rates)
 
     def observe(self, agent: int, out: Array) -> None:
         """Write the observation: by default [num_envs, 1095] float32."""
-        _observe(self._framed, self._state, agent, 2 * self._radius + 1, out)
+        maps = self._framed, self._framed_agents, self._framed_beams, self._framed_fired
+        agents = self._clock, self.positions, self.facing
+        _observe(*maps, *agents, agent, 2 * self._radius + 1, out)
 
     def act(self, agent: int, actions: Integers) -> None:
-        _act(self._maps, self._state, agent, actions)
+        maps = self.tiles, self.standing, self.beams, self.fired
+        agents = self._clock, self.positions, self.facing, self.polluted
+        sums = self.active, self._sums, self._rewards
+        _act(*maps, *agents, *sums, agent, actions)
 
     def end_turn(self) -> TurnResult:
-        _end_turn(self._state, self._rules)
+        counts = self._turns, self._max_turns, self.polluted, len(self._river)
+        sums = self._rewards, self._returns, self._sums, self._metrics
+        _end_turn(*counts, *sums, self._truncated, self.active)
         return self._result
 
     def _world(self) -> Table:
-        kinds, framed, state = Range(WALL, SAND), self._framed, self._state
+        kinds = Range(WALL, SAND)
         return {
             **self._agents_world(),
-            "tiles": (framed.tiles, kinds),
-            "standing": (framed.standing, Range(0, self.num_agents)),
-            "beams": (framed.beams, kinds),
-            "fired": (framed.fired, Range(LONG_AGO, MOST)),
-            "clock": (state.clock, COUNT),
+            "tiles": (self._framed, kinds),
+            "standing": (self._framed_agents, Range(0, self.num_agents)),
+            "beams": (self._framed_beams, kinds),
+            "fired": (self._framed_fired, Range(LONG_AGO, MOST)),
+            "clock": (self._clock, COUNT),
             "facing": (self.facing, Range(UP, RIGHT)),
-            "polluted": (self.polluted, Range(0, len(self._rules.river))),
-            "sums": (state.sums, COUNT),
-            "returns": (state.returns, FINITE_64),
+            "polluted": (self.polluted, Range(0, len(self._river))),
+            "sums": (self._sums, COUNT),
+            "returns": (self._returns, FINITE_64),
         }
 
     def render(self, env: int = 0) -> Array:
         """Draw one copy, with the beams of the last turn: [336, 496, 3] uint8."""
         cells = self.tiles[env].astype(np.int64)
-        fresh = self._state.clock[env] - self.fired[env] <= self.num_agents
+        fresh = self._clock[env] - self.fired[env] <= self.num_agents
         cells[fresh] = self.beams[env][fresh]
         for agent, (y, x) in enumerate(self.positions[env]):
             cells[y, x] = KINDS + agent
@@ -219,93 +188,137 @@ def _terrain() -> Array:
 
 
 @njit(cache=True)
-def _place(maps: Maps, world: World, rules: Rules, seeds: Integers, mask: Bools) -> None:
-    for env in range(mask.size):
+def _place(
+    tiles: Array,
+    standing: Array,
+    positions: Integers,
+    facing: Integers,
+    sand: Integers,
+    orchard: Integers,
+    start_apples: int,
+    streams: Array,
+    seeds: Integers,
+    mask: Bools,
+) -> None:
+    for env in range(tiles.shape[0]):
         if not mask[env]:
             continue
-        seed_stream(world.streams, env, seeds[env])
-        for agent in range(world.active.shape[1]):
-            y, x = rules.sand[below(world.streams, env, len(rules.sand))]
-            while maps.standing[env, y, x]:
-                y, x = rules.sand[below(world.streams, env, len(rules.sand))]
-            maps.standing[env, y, x] = agent + 1
-            world.positions[env, agent] = y, x
-            world.facing[env, agent] = below(world.streams, env, 4)
+        seed_stream(streams, env, seeds[env])
+        for agent in range(positions.shape[1]):
+            y, x = sand[below(streams, env, len(sand))]
+            while standing[env, y, x]:
+                y, x = sand[below(streams, env, len(sand))]
+            standing[env, y, x] = agent + 1
+            positions[env, agent] = y, x
+            facing[env, agent] = below(streams, env, 4)
         apples = 0
-        while apples < rules.start_apples:
-            y, x = rules.orchard[below(world.streams, env, len(rules.orchard))]
-            apples += maps.tiles[env, y, x] == ORCHARD
-            maps.tiles[env, y, x] = APPLE
+        while apples < start_apples:
+            y, x = orchard[below(streams, env, len(orchard))]
+            apples += tiles[env, y, x] == ORCHARD
+            tiles[env, y, x] = APPLE
 
 
 @njit(cache=True)
-def _grow(maps: Maps, world: World, rules: Rules) -> None:
-    river, orchard, streams = rules.river, rules.orchard, world.streams
-    for env in range(world.polluted.size):
-        if not world.active[env, 0]:
+def _grow(
+    tiles: Array,
+    polluted: Integers,
+    river: Integers,
+    orchard: Integers,
+    active: Bools,
+    streams: Array,
+    log_clean: float,
+    growth_probability: float,
+    barren_share: float,
+) -> None:
+    for env in range(tiles.shape[0]):
+        if not active[env, 0]:
             continue
         # Skipping a geometric number of tiles has the same distribution as a draw for every tile.
-        hit = misses(streams, env, rules.log_clean)
+        hit = misses(streams, env, log_clean)
         while hit < len(river):
             y, x = river[int(hit)]
-            world.polluted[env] += maps.tiles[env, y, x] == RIVER
-            maps.tiles[env, y, x] = POLLUTION
-            hit += 1.0 + misses(streams, env, rules.log_clean)
-        share = world.polluted[env] / len(river)
-        growth = rules.growth_probability * max(0.0, 1.0 - share / rules.barren_share)
+            polluted[env] += tiles[env, y, x] == RIVER
+            tiles[env, y, x] = POLLUTION
+            hit += 1.0 + misses(streams, env, log_clean)
+        share = polluted[env] / len(river)
+        growth = growth_probability * max(0.0, 1.0 - share / barren_share)
         log_bare = math.log1p(-growth) if growth < 1.0 else -math.inf
         hit = misses(streams, env, log_bare)
         while hit < len(orchard):
             y, x = orchard[int(hit)]
-            maps.tiles[env, y, x] = APPLE
+            tiles[env, y, x] = APPLE
             hit += 1.0 + misses(streams, env, log_bare)
 
 
 @njit(cache=True)
-def _observe(framed: Maps, world: World, agent: int, view: int, out: Array) -> None:
-    num_agents = world.active.shape[1]
+def _observe(
+    tiles: Array,
+    standing: Array,
+    beams: Array,
+    fired: Integers,
+    clock: Integers,
+    positions: Integers,
+    facing: Integers,
+    agent: int,
+    view: int,
+    out: Array,
+) -> None:
+    num_agents = positions.shape[1]
     size = view * view * KINDS
     for env in range(out.shape[0]):
         row = out[env]
         row[:] = 0.0
-        top, left = world.positions[env, agent]
+        top, left = positions[env, agent]
         at = 0
         for y in range(top, top + view):
             for x in range(left, left + view):
-                kind = framed.tiles[env, y, x]
-                if world.clock[env] - framed.fired[env, y, x] <= num_agents:
-                    kind = framed.beams[env, y, x]
-                if framed.standing[env, y, x]:
+                kind = tiles[env, y, x]
+                if clock[env] - fired[env, y, x] <= num_agents:
+                    kind = beams[env, y, x]
+                if standing[env, y, x]:
                     kind = AGENT
                 row[at + kind] = 1.0
                 at += KINDS
-        row[size + world.facing[env, agent]] = 1.0
+        row[size + facing[env, agent]] = 1.0
         row[size + 4] = top / (HEIGHT - 1)
         row[size + 5] = left / (WIDTH - 1)
 
 
 @njit(cache=True)
-def _act(maps: Maps, world: World, agent: int, actions: Integers) -> None:
-    tiles, standing, rewards = maps.tiles, maps.standing, world.rewards
-    for env in range(actions.size):
-        if not world.active[env, agent]:
+def _act(
+    tiles: Array,
+    standing: Array,
+    beams: Array,
+    fired: Integers,
+    clock: Integers,
+    positions: Integers,
+    facing: Integers,
+    polluted: Integers,
+    active: Bools,
+    sums: Array,
+    rewards: Floats,
+    agent: int,
+    actions: Integers,
+) -> None:
+    for env in range(tiles.shape[0]):
+        if not active[env, agent]:
             continue
-        y, x = world.positions[env, agent]
+        y, x = positions[env, agent]
         action = actions[env]
         if action < CLEAN:
-            world.facing[env, agent] = action
+            facing[env, agent] = action
             to_y, to_x = y + STEPS[action, 0], x + STEPS[action, 1]
             if tiles[env, to_y, to_x] != WALL and not standing[env, to_y, to_x]:
                 standing[env, y, x] = 0
                 standing[env, to_y, to_x] = agent + 1
-                world.positions[env, agent] = to_y, to_x
+                positions[env, agent] = to_y, to_x
                 if tiles[env, to_y, to_x] == APPLE:
                     tiles[env, to_y, to_x] = ORCHARD
-                    world.sums[env, EATEN] += 1.0
+                    sums[env, EATEN] += 1.0
                     rewards[env, agent] += 1.0
         else:
-            world.sums[env, CLEANED] += action == CLEAN
-            ahead_y, ahead_x = STEPS[world.facing[env, agent]]
+            sums[env, CLEANED] += action == CLEAN
+            ahead_y, ahead_x = STEPS[facing[env, agent]]
             for side in range(-1, 2):  # lanes: to one side, ahead, to the other side
                 first = 1 if side == 0 else 0
                 for distance in range(first, first + BEAM_LENGTH):
@@ -313,34 +326,44 @@ def _act(maps: Maps, world: World, agent: int, actions: Integers) -> None:
                     beam_x = x + distance * ahead_x + side * ahead_y
                     if tiles[env, beam_y, beam_x] == WALL:
                         break
-                    maps.beams[env, beam_y, beam_x] = CLEAN_BEAM if action == CLEAN else ZAP_BEAM
-                    maps.fired[env, beam_y, beam_x] = world.clock[env]
+                    beams[env, beam_y, beam_x] = CLEAN_BEAM if action == CLEAN else ZAP_BEAM
+                    fired[env, beam_y, beam_x] = clock[env]
                     if action == ZAP:
                         if standing[env, beam_y, beam_x]:
                             rewards[env, standing[env, beam_y, beam_x] - 1] -= 1.0
                     elif tiles[env, beam_y, beam_x] == POLLUTION:
                         tiles[env, beam_y, beam_x] = RIVER
-                        world.polluted[env] -= 1
-        world.clock[env] += 1
+                        polluted[env] -= 1
+        clock[env] += 1
 
 
 @njit(cache=True)
-def _end_turn(world: World, rules: Rules) -> None:
-    turns, sums, metrics = world.turns, world.sums, world.metrics
-    for env in range(turns.size):
-        world.truncated[env] = False
-        if not world.active[env, 0]:
+def _end_turn(
+    turns: Integers,
+    max_turns: int,
+    polluted: Integers,
+    river: int,
+    rewards: Floats,
+    returns: Array,
+    sums: Array,
+    metrics: Array,
+    truncated: Bools,
+    active: Bools,
+) -> None:
+    num_envs, num_agents = active.shape
+    for env in range(num_envs):
+        truncated[env] = False
+        if not active[env, 0]:
             continue
         turns[env] += 1
-        sums[env, POLLUTED] += world.polluted[env] / len(rules.river)
-        for agent in range(world.active.shape[1]):
-            world.returns[env, agent] += world.rewards[env, agent]
-        if turns[env] >= rules.max_turns:
-            world.truncated[env], world.active[env] = True, False
+        sums[env, POLLUTED] += polluted[env] / river
+        for agent in range(num_agents):
+            returns[env, agent] += rewards[env, agent]
+        if turns[env] >= max_turns:
+            truncated[env], active[env] = True, False
             metrics[POLLUTED, env] = sums[env, POLLUTED] / turns[env]
-            metrics[CLEANED, env] = sums[env, CLEANED]
-            metrics[EATEN, env] = sums[env, EATEN]
-            metrics[EQUAL, env] = _equality(world.returns[env])
+            metrics[CLEANED, env], metrics[EATEN, env] = sums[env, CLEANED], sums[env, EATEN]
+            metrics[EQUAL, env] = _equality(returns[env])
 
 
 @njit(cache=True)
