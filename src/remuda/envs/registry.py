@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from remuda.envs.adapters import user_envs
 from remuda.envs.adapters.libraries import LIBRARIES
+from remuda.envs.adapters.step_results import parameters_of, takes_anything
 from remuda.envs.adapters.wrappers import METRICS, NOTHING, WRAPPERS, Wrapping
 from remuda.envs.games import data
 from remuda.errors import ConfigError, RemudaError, UnknownGameError, UsageError
@@ -128,10 +129,10 @@ class Game:
         if wrapping != NOTHING and not (self.is_own or (library is not None and library.wraps)):
             raise user_envs.not_wrapped(self.name)
         factory = self.load()
-        parameters = user_envs.parameters_of(factory)
+        parameters = parameters_of(factory)
         allowed = [name for name in parameters if name != "num_envs"]
         unknown = sorted(set(options) - set(allowed))
-        if unknown and not user_envs.takes_anything(parameters):
+        if unknown and not takes_anything(parameters):
             raise ConfigError(
                 f"env.options.{unknown[0]}: {self.name} has no such option; "
                 f"it has {', '.join(allowed) or 'none'}"

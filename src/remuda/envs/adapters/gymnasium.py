@@ -25,8 +25,8 @@ from remuda.envs.adapters.step_results import (
     making,
     parts,
     reset_env,
+    with_pictures,
 )
-from remuda.envs.adapters.user_envs import with_pictures
 from remuda.envs.adapters.wrappers import NOTHING, Wrapping
 from remuda.envs.checks import BadValueError, UntakeableError, flag, number
 from remuda.envs.closing import close

@@ -11,8 +11,7 @@ from typing import Any
 
 from remuda.envs.adapters.aec import AECCopies
 from remuda.envs.adapters.parallel import ParallelCopies
-from remuda.envs.adapters.step_results import making
-from remuda.envs.adapters.user_envs import with_pictures
+from remuda.envs.adapters.step_results import making, with_pictures
 from remuda.envs.adapters.wrappers import NOTHING, Wrapping
 from remuda.errors import ConfigError
 from remuda.system.loading import import_module

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from remuda.envs.adapters.detect import article
 from remuda.envs.checks import UntakeableError, short
+from remuda.envs.closing import close
 from remuda.errors import ConfigError, ContractError
 from remuda.system.user_errors import where_raised
 
@@ -102,3 +104,33 @@ def refuse_lists(copy: Any, method: str, values: Sequence[Any], wanted: str) -> 
                 f"{method} of {article(copy)} returned {short(value)} as `{name}`, not a "
                 "mapping from its agents"
             )
+
+
+def parameters_of(factory: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """Return the parameters of a factory; `**options` if unknown, as for compiled code."""
+    try:
+        return inspect.signature(factory).parameters
+    except (TypeError, ValueError):
+        return {"options": inspect.Parameter("options", inspect.Parameter.VAR_KEYWORD)}
+
+
+def takes_anything(parameters: Mapping[str, inspect.Parameter]) -> bool:
+    """Return whether there is a `**options` among the parameters."""
+    return any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+
+
+def with_pictures(factory: Callable[..., Any], options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Add `render_mode="rgb_array"` to the options if the environments support it."""
+    parameters, mode = parameters_of(factory), "rgb_array"
+    metadata = getattr(factory, "metadata", None) or {"render_modes": [mode]}
+    if "render_mode" not in parameters and not takes_anything(parameters):
+        return options
+    if "render_mode" in options or mode not in (metadata.get("render_modes") or ()):
+        return options
+    try:
+        env = factory(**options, render_mode=mode)
+        modes = env.metadata.get("render_modes") or ()
+        close(env.close, env)
+    except Exception:  # an error that is not due to the mode is raised again later
+        return options
+    return {**options, "render_mode": mode} if mode in modes else options

@@ -7,7 +7,6 @@ returns one Gymnasium or PettingZoo environment, and an adapter combines the cop
 from __future__ import annotations
 
 import difflib
-import inspect
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -17,6 +16,7 @@ from typing import Any
 
 from remuda.envs.adapters import detect
 from remuda.envs.adapters.detect import COPIES, article, kind_of
+from remuda.envs.adapters.step_results import parameters_of, takes_anything, with_pictures
 from remuda.envs.adapters.wrappers import NOTHING, Wrapping
 from remuda.envs.closing import close
 from remuda.envs.vector_env import VectorEnv
@@ -130,19 +130,6 @@ def takes_num_envs(factory: Factory, options: Mapping[str, Any]) -> bool:
     return kind_of(made) == COPIES
 
 
-def parameters_of(factory: Factory) -> Mapping[str, inspect.Parameter]:
-    """Return the parameters of a factory; `**options` if unknown, as for compiled code."""
-    try:
-        return inspect.signature(factory).parameters
-    except (TypeError, ValueError):
-        return {"options": inspect.Parameter("options", inspect.Parameter.VAR_KEYWORD)}
-
-
-def takes_anything(parameters: Mapping[str, inspect.Parameter]) -> bool:
-    """Return whether there is a `**options` among the parameters."""
-    return any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-
-
 def _call(factory: Factory, options: Mapping[str, Any], name: str) -> Any:
     """Call a factory; raise a ConfigError if the call fails outside the user's own code."""
     try:
@@ -183,20 +170,3 @@ def _adapter_of(
     }
     why = reasons.get(kind, f"which is not an environment; allowed is {ALLOWED}")
     raise ConfigError(f"{name} makes {article(env)}, {why}")
-
-
-def with_pictures(factory: Factory, options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Add `render_mode="rgb_array"` to the options if the environments support it."""
-    parameters, mode = parameters_of(factory), "rgb_array"
-    metadata = getattr(factory, "metadata", None) or {"render_modes": [mode]}
-    if "render_mode" not in parameters and not takes_anything(parameters):
-        return options
-    if "render_mode" in options or mode not in (metadata.get("render_modes") or ()):
-        return options
-    try:
-        env = factory(**options, render_mode=mode)
-        modes = env.metadata.get("render_modes") or ()
-        close(env.close, env)
-    except Exception:  # an error that is not due to the mode is raised again later
-        return options
-    return {**options, "render_mode": mode} if mode in modes else options
