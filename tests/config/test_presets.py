@@ -6,6 +6,7 @@ import pytest
 import remuda
 from refusals import refuses
 from remuda.config import Config, all_presets, config_text, load_config, preset_tree
+from remuda.config.presets import Preset
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError, UsageError
 from remuda.ui.cli.commands.train import read_arguments
@@ -54,7 +55,7 @@ def test_a_preset_goes_under_files_and_these_under_flags(tmp_path):
 
 
 def test_of_several_presets_each_goes_over_those_before_it(monkeypatch):
-    other = remuda.config.Preset("tests", "To be last.", {"policy": {"discount": 0.75}})
+    other = Preset("tests", "To be last.", {"policy": {"discount": 0.75}})
     monkeypatch.setitem(all_presets(), "other", other)
     both = read_arguments([GAME, "--preset=mpe", "--preset", "other"])
     assert both.policy.discount == 0.75
