@@ -229,8 +229,8 @@ def _in_parallel(
     """
     from remuda.coordinator.coordinator import Signals
 
-    waiting, running = list(todo), dict[int, subprocess.Popen[bytes]]()
-    codes: dict[int, int] = {}
+    waiting, codes = list(todo), dict[int, int]()
+    running: dict[int, subprocess.Popen[bytes]] = {}
     signals, is_stopping = Signals(), False
     with signals.watching():
         try:
