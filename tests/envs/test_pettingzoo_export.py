@@ -6,10 +6,12 @@ from gymnasium import spaces
 from pettingzoo import AECEnv
 from pettingzoo.utils.conversions import aec_to_parallel
 
+from refusals import refuses
 from remuda.envs.adapters.aec import AECCopies
 from remuda.envs.adapters.parallel import ParallelCopies
 from remuda.envs.pettingzoo_export import AECGame, ParallelGame, aec_env
 from remuda.envs.vector_env import VectorEnv
+from remuda.errors import UsageError
 from remuda.types import AgentSpec, TurnResult
 
 
@@ -192,3 +194,13 @@ def test_there_and_back_in_turn_nothing_is_lost(ends):
                 env.act(agent, np.zeros(1, np.int64))
         earned += env.end_turn().rewards[0]
     assert earned.tolist() == [5, 1]
+
+
+@pytest.mark.parametrize("action", [2, -1, 0.5, np.array([0, 1])])
+@pytest.mark.parametrize("exported", [ParallelGame, AECGame])
+def test_an_action_outside_its_space_is_refused(exported, action):
+    """Kernels of games do not check actions: it was looked up in memory beyond an array."""
+    game = exported(Away())
+    game.reset(seed=1)
+    with refuses(UsageError, "ann"):
+        game.step({"ann": action, "bob": 0} if exported is ParallelGame else action)

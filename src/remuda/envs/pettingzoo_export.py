@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from remuda.errors import ConfigError
+from remuda.errors import ConfigError, UsageError
 
 try:
     from pettingzoo import AECEnv, ParallelEnv
@@ -96,7 +96,13 @@ class _Exported:
         return rows[0] if masks is None else {OBSERVATION: rows[0], MASK: masks[0].astype(np.int8)}
 
     def _act(self, name: str, action: Any) -> None:
-        self._game.act(self._index[name], np.asarray(action)[None])
+        value, space = np.asarray(action), self._game.agents[self._index[name]].action_space
+        # Compiled games would look an invalid choice up beyond the end of an array.
+        if not isinstance(space, spaces.Box) and not space.contains(
+            value if value.ndim else value[()]
+        ):
+            raise UsageError(f"{name} cannot take the action {action!r}; its actions are {space}")
+        self._game.act(self._index[name], value[None])
 
     def _live(self) -> list[str]:
         """Return the active agents."""

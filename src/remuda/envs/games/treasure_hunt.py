@@ -23,7 +23,7 @@ from functools import cached_property
 import numpy as np
 from gymnasium.spaces import Box
 
-from remuda.envs.games.array_game import STEPS, GridGame, place_agents
+from remuda.envs.games.array_game import DOWN, LEFT, RIGHT, STEPS, UP, GridGame, place_agents
 from remuda.envs.games.options import numbers, whole_numbers
 from remuda.envs.games.randomness import below, log_miss, misses
 from remuda.envs.games.rendering import agent_colour, draw_grid, sprites
@@ -153,7 +153,15 @@ def _act(
         if not active[env, agent]:
             continue
         y, x = positions[env, agent]
-        to_y, to_x = y + STEPS[actions[env], 0], x + STEPS[actions[env], 1]
+        to_y, to_x = y, x
+        if actions[env] == UP:
+            to_y -= 1
+        elif actions[env] == DOWN:
+            to_y += 1
+        elif actions[env] == LEFT:
+            to_x -= 1
+        elif actions[env] == RIGHT:
+            to_x += 1
         target = tiles[env, to_y, to_x]
         rewards[env, agent] += values[target]
         if target not in (WALL, AGENT):
