@@ -287,30 +287,30 @@ def test_a_q_network_with_convolutions_a_state_and_masks(exported):
 class LeavesTorch(QNetwork):
     """Its numbers become constants of the graph; the exporter says nothing."""
 
-    def values(self, weights, inputs):
-        return torch.tensor(super().values(weights, inputs).tolist())
+    def outputs(self, weights, inputs):
+        return torch.tensor(super().outputs(weights, inputs).tolist())
 
 
 class LooksAtNumbers(QNetwork):
     """It computes something else if the sum is positive, which a graph cannot ask."""
 
-    def values(self, weights, inputs):
-        values = super().values(weights, inputs)
+    def outputs(self, weights, inputs):
+        values = super().outputs(weights, inputs)
         return values if values.sum() > 0.0 else -values
 
 
 class CountsRows(QNetwork):
     """The number of rows becomes a constant of the graph, and no other fits."""
 
-    def values(self, weights, inputs):
-        return super().values(weights, inputs) * int(inputs.shape[1])
+    def outputs(self, weights, inputs):
+        return super().outputs(weights, inputs) * int(inputs.shape[1])
 
 
 class FitsOneBatch(QNetwork):
     """It fails where there are other rows than in the example that is traced."""
 
-    def values(self, weights, inputs):
-        return super().values(weights, inputs).reshape(1, 3, 4)
+    def outputs(self, weights, inputs):
+        return super().outputs(weights, inputs).reshape(1, 3, 4)
 
 
 @pytest.mark.slow_cases("CountsRows", "FitsOneBatch", "LeavesTorch")
