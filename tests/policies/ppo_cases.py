@@ -53,7 +53,8 @@ def act(algorithm, policy, observations, random, masks=None):
     chosen = np.zeros((len(observations), kind.size), kind.dtype)
     log_probs = np.zeros(len(observations), np.float32)
     masks = np.ones((len(observations), 0), bool) if masks is None else masks
-    kind.choose_for_all(outputs[None], masks[None], [random], chosen[None], log_probs[None])
+    rngs = None if random is None else [random]
+    kind.choose_for_all(outputs[None], masks[None], rngs, chosen[None], log_probs[None])
     return chosen, log_probs
 
 
