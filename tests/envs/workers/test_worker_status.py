@@ -10,7 +10,7 @@ import pytest
 
 from remuda.envs.workers.pool import WorkerEnvs
 from remuda.envs.workers.process import WorkerStatus
-from remuda.runtime.child import Child, Place
+from remuda.runtime.child import Child, RoleSetup
 from remuda.runtime.control import Control
 from remuda.system.memory.waiting import Wakeup
 from remuda.system.processes.activity import started
@@ -127,7 +127,7 @@ def test_an_actor_whose_workers_answer_is_not_silent_however_long_its_turn_takes
     """It gives a heartbeat a turn, in which each of many requests may take a second."""
     (status,) = WorkerStatus.of_all(1, 2)
     control = Control((Wakeup(),))
-    child = Child(0, Place(None, control.wakeups[0], None, workers=status), tmp_path / "log")
+    child = Child(0, RoleSetup(None, control.wakeups[0], None, workers=status), tmp_path / "log")
     env = WorkerEnvs("support:Tape", 2, 2, status=status, options={"num_agents": 12})
     try:
         env.reset(np.arange(2), np.ones(2, bool))
