@@ -7,7 +7,7 @@ walls   what is used up first, from 4 to 1,000 nodes and from 8 to 10,000 polici
 It goes by what `cluster.py calibrate` recorded: what single things cost on this machine (a look at
 a word, a frame, a snapshot, a step, a poll of the head), and how much of each there is by the code
 of `src/remuda/cluster`: which nodes have a link (`Placement.peers_of`), which words are sent
-(`Stores`), how often (`bridge.TICK`, `channel.SLOWLY`, `runtime.ASK`). 1 of something is all
+(`Stores`), how often (`bridge.TICK`, `channel.SLOWLY`, `member.POLL`). 1 of something is all
 of it: a core of a node, or its network.
 
 It knows nothing of what games and learners themselves take, nor of how long anything is on its way.
@@ -27,7 +27,7 @@ from recording import FIGURES, Results, options_of
 from remuda.cluster.bridge import TICK
 from remuda.cluster.channel import SLOWLY
 from remuda.cluster.cluster import SPARE
-from remuda.cluster.runtime import ASK
+from remuda.cluster.member import POLL
 from remuda.cluster.stores import ACTORS_WORDS, LEARNERS_WORDS
 
 NODES = (4, 16, 64, 250, 1000)
@@ -97,7 +97,7 @@ class Cluster:
     dealt: bool = True
     """True for a population, dealt by all actors."""
     tick: float = TICK
-    ask: float = ASK
+    ask: float = POLL
     slowly: float = SLOWLY
     """Seconds between two rounds of a bridge, two polls, two looks at the slow words: these
     are no settings."""
@@ -281,7 +281,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 """The settings of a user, as the model knows them..."""
 CONSTANTS: dict[str, dict[str, Any]] = {
     "bridge.TICK 0.2": {"tick": 0.2},
-    "runtime.ASK 2": {"ask": 2.0},
+    "member.POLL 2": {"ask": 2.0},
     "channel.SLOWLY 2": {"slowly": 2.0},
 }
 """...and what is in the code."""

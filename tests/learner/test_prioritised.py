@@ -80,7 +80,7 @@ def test_errors_of_dqn_and_iqn():
     dqn, every = make("dqn"), batch(range(6), [1.0] * 6)
     weights = dqn.network.acting(dqn.online.parameters, None)
     with torch.no_grad():
-        q_tm1, q_t = (dqn.network.values(weights, s) for s in (every.s_tm1, every.s_t))
+        q_tm1, q_t = (dqn.network.outputs(weights, s) for s in (every.s_tm1, every.s_t))
     target = every.r_t + 0.5 * q_t.max(-1).values
     expected = target - q_tm1.gather(-1, every.a_tm1.unsqueeze(-1)).squeeze(-1)
     torch.testing.assert_close(dqn.update(every).errors, expected)

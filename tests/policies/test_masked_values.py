@@ -131,7 +131,7 @@ def test_values_of_what_is_forbidden_never_enter_those_of_what_leads_there(kind,
         algorithm.update(batch)
     with torch.no_grad():
         weights = algorithm.network.acting(algorithm.online.parameters, None)
-        values = algorithm.network.values(weights, torch.stack([first, second])[None])[0]
+        values = algorithm.network.outputs(weights, torch.stack([first, second])[None])[0]
     expected = torch.tensor([[0.5, 5.0], [1.0, 10.0]])
     assert (values - expected).abs().max() < 0.3
 

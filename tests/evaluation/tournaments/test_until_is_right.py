@@ -52,8 +52,9 @@ def claimed(seed, wins, until, most):
         ),
         schedule=schedule,
         results=results,
+        directory=None,
     )
-    rounds = _Rounds(opened, question, wanted, None, most)
+    rounds = _Rounds(opened, question, wanted, most)
     while rounds.plan():
         numbers = results.unfinished_among(rounds.planned())
         one, other = schedule.entrants_of(numbers).T

@@ -286,8 +286,8 @@ def test_policies_that_draw_and_greedy_ones_share_a_stack(monkeypatch):
     random, seen = np.random.default_rng(0), []
     monkeypatch.setattr(
         selector.actions,
-        "choose",
-        lambda outputs, masks, random, *_: seen.append((len(outputs), random is not None)),
+        "choose_for_all",
+        lambda outputs, masks, rngs, *_: seen.append((outputs.shape[1], rngs is not None)),
     )
     for rates, expected in (
         ([1, 1, 1, 1, 1, 1, 1], [(7, True)]),
