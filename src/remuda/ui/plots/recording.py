@@ -22,6 +22,8 @@ from remuda.types import Array
 
 FILM = ".mp4"
 FORMATS = (".gif", FILM)
+COLOURS = 255  # colours of the shared palette; the 256th means `as in the previous frame`
+SAMPLES = 16  # frames from which the palette is made
 
 
 def write_recording(frames: Sequence[Array], path: Path, frames_per_second: int = 8) -> None:
@@ -35,8 +37,12 @@ def write_recording(frames: Sequence[Array], path: Path, frames_per_second: int 
 
 
 def _write_gif(frames: Sequence[Array], path: Path, frames_per_second: int) -> None:
-    """Write a GIF that loops forever."""
-    images = [Image.fromarray(frame) for frame in frames]
+    """Write a GIF that loops forever; all frames share one palette."""
+    palette = _palette(frames)
+    images = [
+        Image.fromarray(frame).quantize(palette=palette, dither=Image.Dither.NONE)
+        for frame in frames
+    ]
     data = io.BytesIO()
     images[0].save(
         data,
@@ -73,6 +79,17 @@ def _write_film(frames: Sequence[Array], path: Path, frames_per_second: int) -> 
         file = Path(folder) / "film.mp4"
         iio.imwrite(file, even, fps=frames_per_second, codec="libx264", macro_block_size=2)
         write_file(path, file.read_bytes())
+
+
+def _palette(frames: Sequence[Array]) -> Image.Image:
+    chosen = np.unique(np.linspace(0, len(frames) - 1, SAMPLES).astype(int))
+    found = [Image.fromarray(frames[i]).getcolors(COLOURS) for i in chosen]
+    colours = {colour for counts in found for _, colour in counts or ()}
+    if None not in found and len(colours) <= COLOURS:  # frames with few colours keep all of them
+        pixels = np.array([sorted(colours)], np.uint8)
+    else:
+        pixels = np.concatenate([frames[i].reshape(-1, 3) for i in chosen])[None]
+    return Image.fromarray(pixels).quantize(COLOURS, Image.Quantize.MEDIANCUT)
 
 
 def check_histories(spec: RunSpec) -> None:
