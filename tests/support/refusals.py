@@ -63,7 +63,7 @@ def check_message(message: str) -> None:
     if key not in _known:
         raise AssertionError(f"no message of {key} in {FILE.name}: use --update-messages")
     if not fits(message, _known[key]):
-        assert message == _known[key]
+        raise AssertionError(f"{message}\nis in {FILE.name}, by {key}:\n{_known[key]}")
 
 
 def read() -> dict[str, str]:
