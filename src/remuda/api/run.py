@@ -243,7 +243,10 @@ class Run(Mapping[str, Policy]):
             CheckpointError: the checkpoint is missing or damaged.
             ConfigError: there is no such agent, or no such scripted policy.
         """
-        _check_play(episodes, seed)
+        if not _is_count(episodes) or episodes < 1:
+            raise UsageError(f"episodes: a whole number, one at least; this is {episodes!r}")
+        if not _is_count(seed) or seed < 0:
+            raise UsageError(f"seed: a whole number, 0 or more; this is {seed!r}")
         spec, snapshots = load_run(self._files, _checked_checkpoint(checkpoint))
         named = None if scripted is None else name_scripted(scripted, "scripted")
         return play_episodes(spec, snapshots, episodes, seed, named, sampled)
@@ -283,13 +286,6 @@ def path_of(run: Run | Result | Path | str, name: str = "run") -> Path:
             f"{run!r}"
         )
     return Path(run).expanduser().absolute()
-
-
-def _check_play(episodes: int, seed: int) -> None:
-    if not _is_count(episodes) or episodes < 1:
-        raise UsageError(f"episodes: a whole number, one at least; this is {episodes!r}")
-    if not _is_count(seed) or seed < 0:
-        raise UsageError(f"seed: a whole number, 0 or more; this is {seed!r}")
 
 
 def _is_count(value: object) -> bool:

@@ -223,8 +223,7 @@ def analyser_of(
 def chosen(table: Table, max_members: int, excluded: Collection[str] = ()) -> Integers:
     """Choose at most `max_members` members to analyse: [N, 2], policy index and version of each.
 
-    Learning members come first, then the newest copy of each policy, then the second newest, and so
-    on. The policies in `excluded` are excluded.
+    Learning members come first, then each policy's newest copy, its second newest, and so on.
     """
     occupants = table.occupants
     before = occupants.sequence.copy()

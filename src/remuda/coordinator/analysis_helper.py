@@ -1,7 +1,4 @@
-"""The helper process that analyses a population during a run, from the payoffs in the ledger.
-
-It computes no confidence intervals, so an analysis takes a fraction of a second.
-"""
+"""The helper process that analyses a population during a run, from the payoffs in the ledger."""
 
 from __future__ import annotations
 
@@ -162,7 +159,6 @@ class RecentPayoffs:
         self._keys, self._sums = keys, sums
 
     def read(self) -> None:
-        """Add up new records, if there are any."""
         try:
             ledger = LedgerReader.open(self._path)
         except RunDirectoryError:
@@ -213,13 +209,10 @@ class RecentPayoffs:
         add_up(indices, returns, self._sides, True, False, self._sums)
 
 
-NICE = 15  # a lower priority than learners, whose niceness is 3
-
-
 def serve(pipe: Connection, ledger: Path, sides: Sequence[int]) -> None:
     """Answer requests, members [N, 2], until the other end closes the pipe."""
     with contextlib.suppress(OSError):
-        os.nice(NICE)
+        os.nice(15)  # a lower priority than learners, whose niceness is 3
     use_one_thread()
     payoffs = RecentPayoffs(ledger, sides)
     found: Any

@@ -79,10 +79,7 @@ class CheckpointPlay:
         return None if evaluation.cut else measurement(evaluation, config.env.scripted)
 
     def challenge(self, snapshots: Mapping[str, Snapshot], number: int) -> float:
-        """Return the mean return of snapshots minus a checkpoint's when they play each other.
-
-        NaN if play was cut short: short episodes end first, so partial results would be biased.
-        """
+        """Return the mean return of snapshots minus that of their rival; NaN: cut short."""
         if self.limits.cut(0.0):
             return math.nan
         config = self._spec.config

@@ -1,7 +1,4 @@
-"""Loggers: callbacks that send metrics to a tracking service (W&B, MLflow).
-
-If a logger fails during a run, the run reports it and continues.
-"""
+"""Loggers: callbacks that send metrics to a tracking service, and whose failures end no run."""
 
 from __future__ import annotations
 
@@ -40,7 +37,6 @@ def load_package(name: str, extra: str) -> ModuleType:
 
 
 def measured(row: Mapping[str, float]) -> dict[str, float]:
-    """Return the columns of a row that have a value."""
     return {name: value for name, value in row.items() if math.isfinite(value)}
 
 
@@ -54,13 +50,11 @@ def evaluated(result: Result) -> dict[str, float]:
 
 
 def known_id(directory: Path, logger: str) -> str | None:
-    """Return the logger's run id of an earlier session, if any."""
     found = _ids(directory).get(logger)
     return found if isinstance(found, str) else None
 
 
 def keep_id(directory: Path, logger: str, value: str) -> None:
-    """Save the logger's run id."""
     write_file(directory / IDS, json.dumps({**_ids(directory), logger: value}).encode())
 
 

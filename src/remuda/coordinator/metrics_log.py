@@ -34,7 +34,6 @@ def encode_event(record: Record, event: Any, found: list[bytes]) -> Work:
 
 
 def add_values(values: Any, part: Iterable[tuple[str, Mapping[str, float | None]]]) -> None:
-    """Append all numbers that are not None to the values of a summary."""
     for group, named in part:
         for name, number in named.items():
             if number is not None:
@@ -84,11 +83,9 @@ log = logging.getLogger(__name__)
 
 
 class MetricsLog:
-    """The writer of metrics, in pieces; a full disk loses only the records that do not fit.
+    """The writer of metrics, in pieces (`work`); the last pieces write the line, then the event.
 
-    A record of many policies is encoded over several ticks (`work`). The last piece writes its line
-    and then its event. If the process dies first, that record is lost, and the files contain only
-    complete records.
+    A full disk loses only the records that do not fit.
     """
 
     def __init__(

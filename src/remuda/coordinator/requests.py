@@ -245,11 +245,7 @@ def _send(directory: Path, name: str, request: Mapping[str, Any], seconds: float
 
 
 def _wait_for(directory: Path, answer: Path, descriptor: int, seconds: float) -> Any:
-    """Wait for an answer while the run is live.
-
-    `descriptor` is that of the request's directory. If another directory is now in its place,
-    the run was restarted and does not know the request.
-    """
+    """Wait for an answer while the run is live; `descriptor`: of the requests' directory."""
     run, closed = RunDirectory(directory), answer.with_name(CLOSED)
     until, checked = time.monotonic() + seconds, time.monotonic()
     while time.monotonic() < until:

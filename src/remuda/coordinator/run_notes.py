@@ -41,7 +41,6 @@ class ShortEpisodes:
         self._reported: set[str] = set()
 
     def news(self) -> list[str]:
-        """Return messages about policies that were not reported before."""
         left = [name for name in self._experience if name not in self._reported]
         found = self._short(left)
         self._reported |= found.keys()

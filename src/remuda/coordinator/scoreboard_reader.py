@@ -76,10 +76,7 @@ FEW = 100  # a record that is not `whole` omits frozen copies if there are more 
 
 
 class ScoreboardReader:
-    """The reader of a run's counters, in time linear in the number of policies.
-
-    `seconds`: seconds of play in earlier sessions.
-    """
+    """The reader of a run's counters, in time linear in the number of policies."""
 
     def __init__(
         self,
@@ -90,7 +87,7 @@ class ScoreboardReader:
     ) -> None:
         self.scoreboard, self._table = scoreboard, table
         self.experience = experience
-        self.earlier = seconds
+        self.earlier = seconds  # of play in earlier sessions
         self.analysis: PopulationAnalysis | None = None
         self.traffic: tuple[int, int] | None = None
         self._begun = 0.0
@@ -280,7 +277,6 @@ def _lost(experience: ExperienceStore, written: int, learn: Row) -> int:
 
 
 def _where(values: Row, known: Bools) -> Numbers:
-    """Return values as a list, with None for unknown ones."""
     return [x if k else None for x, k in zip(values.tolist(), known.tolist(), strict=True)]
 
 

@@ -28,7 +28,6 @@ from remuda.types import RoleStatus
 INTERVAL = 1.0
 """Minimum seconds between two writes. With hundreds of policies the interval is longer, because a
 tick encodes a bounded number of values (`remuda.coordinator.bounded_work`)."""
-ERRORS = 20
 
 
 STATUS: Kinds = {
@@ -41,18 +40,14 @@ STATUS: Kinds = {
 
 
 class StatusFile:
-    """The writer of a run's status, in pieces; the run continues if the disk is full.
-
-    A status of many policies is encoded over several ticks (`work`). The last piece writes it
-    atomically. If the process dies first, the previous status stays.
-    """
+    """The writer of a run's status, in pieces (`work`); a full disk does not end the run."""
 
     def __init__(
         self, path: Path, published: WeightStore, schedule: str, frozen: FrozenTexts | None = None
     ) -> None:
         self._path, self._published, self._schedule = path, published, schedule
         self._frozen = frozen
-        self._errors: deque[dict[str, Any]] = deque(maxlen=ERRORS)
+        self._errors: deque[dict[str, Any]] = deque(maxlen=20)
         self._returns: dict[str, float] = {}
         self._begun = 0.0
         self.work = Pieces()

@@ -39,7 +39,6 @@ from remuda.types import AgentSpec, Array, Bools, Floats
 CACHED_PASSES = 16
 """Number of batch sizes whose forward passes are cached."""
 COMPUTING = threading.Lock()
-"""The lock that lets one policy of this process compute at a time."""
 
 
 @dataclass

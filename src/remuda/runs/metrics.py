@@ -143,9 +143,7 @@ class Record:
     waits: int = UNSET
     wait_seconds: float = UNSET
     overtaken: int = UNSET
-    shares: dict[str, float] = field(
-        default_factory=dict
-    )  # shares of the actors' time; keys are those of `SHARES`
+    shares: dict[str, float] = field(default_factory=dict)  # of the actors' time, by `SHARES`
     policies: dict[str, PolicyRecord] = field(default_factory=dict)
     episode_metrics: dict[str, float | None] = field(default_factory=dict)
     members: dict[str, MemberRecord] = field(default_factory=dict)

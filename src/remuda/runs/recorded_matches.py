@@ -57,7 +57,6 @@ def read_ledger(run: RunDirectory, agents: Sequence[str]) -> Frame:
 
 
 def read_births(run: RunDirectory) -> Frame:
-    """Return the births of a run's policies, for `remuda.Run.lineage`."""
     _check_ledger(run)
     births = read_lineage(run.ledger)
     columns: dict[str, Array] = {}

@@ -21,8 +21,6 @@ PLAYED = (
 )
 """Keys of a summary that describe playing and training."""
 
-BEFORE = "; the returns are those of the earlier evaluation"
-
 
 @dataclass(frozen=True)
 class Result:
@@ -70,12 +68,10 @@ def is_reported(result: Result, evaluation: Evaluation) -> bool:
 
 
 def played_words(config: Config) -> str:
-    """Return the kind of evaluation at the end of a run, for messages."""
     return f"{WAYS[config.run.evaluate_sampled]} play"
 
 
 def cut_words(config: Config, result: Result, evaluation: Evaluation, interrupted: bool) -> str:
-    """Say that the evaluation was cut short, and which returns are reported."""
     why = "was interrupted" if interrupted else "ran out of run.evaluate_seconds"
     played, wanted = len(evaluation.returns), evaluation.asked
     words = "; the returns are of these episodes" if played else ""
@@ -85,7 +81,6 @@ def cut_words(config: Config, result: Result, evaluation: Evaluation, interrupte
 
 
 def failed_words(config: Config, result: Result, error: str) -> str:
-    """Say that the evaluation failed, and which returns are reported."""
     return f"{played_words(config)} failed: {error}{_before_words(config, result)}"
 
 
@@ -94,7 +89,8 @@ def _before_words(config: Config, result: Result) -> str:
     if not _episodes_before(result):
         return ""
     way = way_of(result.before["evaluation"])
-    return BEFORE + (f", {way}" if way != WAYS[config.run.evaluate_sampled] else "")
+    kind = f", {way}" if way != WAYS[config.run.evaluate_sampled] else ""
+    return f"; the returns are those of the earlier evaluation{kind}"
 
 
 def summarise(config: Config, result: Result, layout: str) -> dict[str, object]:

@@ -73,7 +73,6 @@ class Reserve:
         self._descriptor: int | None = None
 
     def hold(self, size: int) -> None:
-        """Reserve `size` bytes, plus `RESULTS`, if possible."""
         self.release()
         path = self._directory / f".reserve.{os.getpid()}.tmp"
         with suppress(OSError):
@@ -120,7 +119,6 @@ class RunDirectory:
 
     @staticmethod
     def create(config: Config, spec: RunSpec | None = None) -> RunDirectory:
-        """Create the directory `run.directory`, or a new directory under `runs/`."""
         path = config.run.directory
         if path is None:
             shown = loading.without_digest(config.game).removeprefix(loading.PREFIX)
@@ -148,7 +146,6 @@ class RunDirectory:
 
     @staticmethod
     def refuse_taken(path: Path) -> None:
-        """Raise a RunDirectoryError if there is a run in a directory."""
         run = RunDirectory(path.absolute())
         with writing(f"the run directory {path}", NAME_ANOTHER):
             is_taken = run.config.exists()
@@ -419,7 +416,6 @@ def how_to_restart(run: RunDirectory) -> str:
 
 def how_to_continue(run: RunDirectory) -> str:
     """Return how to continue an unfinished run, as a clause."""
-    path = shlex.quote(str(run.path))
     if not can_continue(run):
         return f"it has no checkpoint to continue from: {how_to_restart(run)}"
     try:
@@ -430,4 +426,4 @@ def how_to_continue(run: RunDirectory) -> str:
         return f'continue with: remuda.train(THE GAME, resume="{run.path}")'
     if any(loading.names_in(tree)):
         return f'pass the same code again: remuda.train(..., resume="{run.path}")'
-    return f"continue with: remuda train --resume {path}"
+    return f"continue with: remuda train --resume {shlex.quote(str(run.path))}"

@@ -25,7 +25,6 @@ from remuda.types import Floats, State
 def save_weights(
     run: RunDirectory, specs: Sequence[PolicySpec], snapshots: Mapping[str, Snapshot]
 ) -> None:
-    """Write every policy's weights by parameter name."""
     for spec in specs:
         snapshot = snapshots[spec.name]
         stack = ParameterStack(spec.network().shapes, 1)
@@ -53,7 +52,6 @@ def load_run(
 def load_snapshots(
     run: RunDirectory, spec: RunSpec, checkpoint: int | str = "final"
 ) -> dict[str, Snapshot]:
-    """Return the snapshots of a run's policies."""
     number = find_checkpoint(run, spec, checkpoint)
     return _at_the_end(run, spec) if number is None else published(run, spec, number)
 

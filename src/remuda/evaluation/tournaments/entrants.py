@@ -104,10 +104,7 @@ def setup_of_entrants(
     sampled: bool = False,
     taken: Mapping[str, str] | None = None,
 ) -> TournamentSetup:
-    """Return a tournament of single policies from any runs, in a game that fits all of them.
-
-    `taken`: by agent, the scripted policy that reserves its seat.
-    """
+    """Return a tournament of single policies from any runs, in a game that fits all of them."""
     env, taken = EnvSpec.of(game, options), dict(taken or {})
     setup = TournamentSetup(env, (), seed, sampled, taken=taken)
     _ = setup.taken_seats  # raises an error if they are invalid

@@ -242,7 +242,6 @@ def kept_weights(directory: Path) -> dict[str, Floats]:
 
 
 def _check_same(directory: Path, was: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Raise a `UsageError` if settings differ that must not."""
     for key in {**now, **was}:
         if key in FREE or was.get(key) == now.get(key):
             continue
@@ -256,7 +255,6 @@ def _check_same(directory: Path, was: Mapping[str, Any], now: Mapping[str, Any])
 
 
 def _changed(was: list[Any], now: list[Any]) -> str:
-    """Return the differences between two lists of entrants."""
     before = {each.get("name"): each for each in was if isinstance(each, dict)}
     if list(before) != [each["name"] for each in now]:
         return "the entrants"

@@ -43,10 +43,9 @@ class Schedule:
         numbers: dict[tuple[int, ...], int] = {}
         for row, column, i in np.ndindex(self.cells.shape):
             own = self.dealt[i]
-            seats = (
+            seating = tuple(
                 takers.get(seat, int(row if seat == own else column)) for seat in range(num_seats)
             )
-            seating = tuple(seats)
             self.cells[row, column, i] = numbers.setdefault(seating, len(numbers))
         self.seatings: Integers = np.array(list(numbers), np.int64)  # [I, S]: entrants by seat
         members_of: list[Sequence[Sequence[Entrant]]] = [each.members for each in participants]
@@ -55,7 +54,6 @@ class Schedule:
         self._take_members(members_of)
 
     def _take_members(self, members_of: Sequence[Sequence[Sequence[Entrant]]]) -> None:
-        """Number all policies that play."""
         policies = (policy for each in members_of for seat in each for policy in seat)
         self.players, indices = numbered(policies)
         seats = np.arange(self._seats)
@@ -89,7 +87,6 @@ class Schedule:
 
     @property
     def num_matches(self) -> int:
-        """The number of all matches."""
         return self.episodes * len(self.seatings)
 
     def may_sit(self, seat: int) -> list[int]:

@@ -1,9 +1,7 @@
 """Tournament seats: each environment copy plays one match after another.
 
-A copy starts the next match as soon as its previous one has ended. As in training
-(`remuda.actor.match_seats`), policies with the same network layout and kind of seat form one stack,
-whichever matches they play. No experience is written, and no policy learns. A stream is one agent
-in one environment copy.
+As in training (`remuda.actor.match_seats`), policies with the same network layout and kind of seat
+form one stack, whichever matches they play. A stream is one agent in one environment copy.
 """
 
 from __future__ import annotations

@@ -4,9 +4,8 @@ Each round plays the pairs that decide the answer (`next_matches.allocate`), the
 answer again. Rounds are planned in `rounds.jsonl` before they are played, so an interrupted
 tournament plays the same matches on resume.
 
-Repeated looks increase the probability of a wrong answer. There are few looks, since each round
-has about half as many matches as all earlier rounds. The error probability is divided among the
-looks (`remuda.evaluation.tournaments.sequential_test`).
+There are few looks, since each round has about half as many matches as all earlier rounds. They
+share the error probability (`remuda.evaluation.tournaments.sequential_test`).
 """
 
 from __future__ import annotations
@@ -138,7 +137,6 @@ class _Rounds:
             self.number += 1
 
     def planned(self) -> Integers:
-        """Return the numbers of all planned matches, sorted."""
         seatings = np.repeat(np.arange(len(self._counts)), self._counts)
         first = np.repeat(np.cumsum(self._counts) - self._counts, self._counts)
         turns = np.arange(len(seatings)) - first
@@ -165,7 +163,6 @@ class _Rounds:
         return True
 
     def look(self) -> Look:
-        """Answer the question from the finished matches."""
         payoffs = self.payoffs()
         over = not len(self._opened.results.unfinished_among(self.planned()))
         result = answer_at_look(payoffs, self._question, self.number)

@@ -1,8 +1,4 @@
-"""Play matches in several processes, and record the results in one.
-
-The random numbers of a match follow from its number (`random_numbers`), so the process that plays
-it does not matter.
-"""
+"""Play matches in several processes, and record the results in one."""
 
 from __future__ import annotations
 
@@ -255,12 +251,9 @@ def play_here(
     return seats.closed
 
 
-ROUNDS_EACH = 4  # minimum matches of each copy that make another process worthwhile
-
-
 def useful_processes(matches: int, copies: int) -> int:
-    """Return the number of worthwhile processes: one per core, if each has enough matches."""
-    return max(1, min(available_cores(), matches // (ROUNDS_EACH * copies)))
+    """Return the number of worthwhile processes: one per core, if each copy has four matches."""
+    return max(1, min(available_cores(), matches // (4 * copies)))
 
 
 def available_cores() -> int:

@@ -105,11 +105,7 @@ class Populations:
 
 
 def profile_returns(chance: Numbers, reaches: Sequence[Numbers], returns: Numbers) -> Numbers:
-    """Return each player's expected return: [R].
-
-    The probability of a terminal node is the product of the contributions of chance and each
-    player. `chance`: [T]; `reaches`: by player, [T]; `returns`: [T, R].
-    """
+    """Return expected returns [R] from chance [T], reaches by player [T] and returns [T, R]."""
     likely = chance
     for own in reaches:
         likely = likely * own

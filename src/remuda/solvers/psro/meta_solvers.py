@@ -88,10 +88,7 @@ def check_zero_sum(name: str, payoffs: Numbers, tolerance: float = SUMS) -> None
 
 
 def nash(payoffs: Numbers, tolerance: float = SUMS) -> Mixtures:
-    """Return a Nash equilibrium of payoffs [2, n, m].
-
-    A linear program solves zero-sum games, the Lemke-Howson algorithm other games.
-    """
+    """Return a Nash equilibrium of [2, n, m]: by linear program if zero-sum, or Lemke-Howson."""
     check_players("nash", len(payoffs))
     if is_zero_sum(payoffs, tolerance):
         return zero_sum.solve(_of_row(payoffs)).mixtures

@@ -80,10 +80,7 @@ def choose(
     settings: PsroSettings,
     seeds: Sequence[int],
 ) -> list[tuple[Player, float]]:
-    """Return the best candidate against each target in fresh matches, and its return.
-
-    The return is biased upwards, because it is a maximum of means.
-    """
+    """Return the best candidate against each target, and its return, biased upwards (a maximum)."""
     found = []
     for number, (each, seed) in enumerate(zip(targets, seeds, strict=True)):
         agent = each.target.env.agents[each.player]

@@ -249,10 +249,7 @@ class _TrainedLoop(Loop):
         return solve(self._settings.meta_solver, payoffs, TOLERANCE)
 
     def _play(self, number: int, turn: int, wanted: Mapping[tuple[int, int], int]) -> None:
-        """Play and record a round of matches.
-
-        A batch contains the pairs with the same policy of player 1 and number of matches.
-        """
+        """Play and record a round, in batches of pairs with one policy of player 1."""
         groups: dict[tuple[int, int], dict[int, Entrant]] = {}
         for (row, column), matches in sorted(wanted.items()):
             groups.setdefault((column, matches), {})[row] = self._policies[0][row][1]

@@ -56,7 +56,6 @@ class Crossplay:
     notes: tuple[str, ...] = ()  # for example about a run that was trained in another game
 
     def setup(self, seed: int, sampled: bool) -> TournamentSetup:
-        """Return the tournament with a seed."""
         played = (self.game, self.options, self.entrants, seed, sampled)
         return setup_of_entrants(*played, self.taken)
 

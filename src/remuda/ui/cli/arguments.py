@@ -1,7 +1,4 @@
-"""Command-line options: each field of a settings tree is a dotted flag.
-
-The flags, their help and their defaults come from the fields of a `Section`.
-"""
+"""Command-line options: each field of a settings tree, a `Section`, is a dotted flag."""
 
 from __future__ import annotations
 

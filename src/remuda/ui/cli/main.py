@@ -34,7 +34,6 @@ class Command:
 
     @property
     def summary(self) -> str:
-        """One line for the list of commands."""
         return (self.run.__doc__ or "").strip().splitlines()[0]
 
 

@@ -115,8 +115,6 @@ def open_standard_streams() -> None:
 INTERRUPTED = 130
 HALTED = 3  # a policy stopped learning: too many updates were not finite
 
-AFTER_A_PICTURE = b"\x1b[?25h\r\n"  # show the cursor, and move below the live view
-
 _hints: list[str] = []  # printed when a signal ends the process
 before_end: list[Callable[[], None]] = []  # called before a signal ends the process
 
@@ -168,6 +166,7 @@ def _end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
         sys.stdout.flush()
     with suppress(OSError):
         if os.isatty(1):
-            output.write_at_once(1, AFTER_A_PICTURE)
+            # Show the cursor, and move below the live view.
+            output.write_at_once(1, b"\x1b[?25h\r\n")
     output.write_at_once(2, f"{exit_message(number)}\n".encode())
     os._exit(128 + number)

@@ -28,7 +28,6 @@ from remuda.ui.cli.resuming import without_directory
 
 MEASURED_BY = ("evaluate_episodes", "evaluate_sampled", "evaluate_seconds")
 """Keys of `run` that determine the evaluation after training."""
-POLL_SECONDS = 0.1  # seconds between two checks of processes that train
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,6 @@ class Seeds:
         return opened
 
     def save(self) -> None:
-        """Write the seeds and their configuration to the directory."""
         plain = {"seeds": list(self.seeds), "config": self.config.model_dump(mode="json")}
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
@@ -100,7 +98,6 @@ class Seeds:
             raise RunDirectoryError(f"cannot write {self.directory}: {error.strerror}") from None
 
     def path(self, seed: int) -> Path:
-        """Return the run directory of a seed."""
         return self.directory / f"seed_{seed}"
 
     def log(self, seed: int) -> Path:
@@ -132,11 +129,9 @@ class Seeds:
         )
 
     def done(self) -> list[Path]:
-        """Return the finished runs."""
         return [self.path(seed) for seed in self.seeds if self.is_done(seed)]
 
     def config_of(self, seed: int) -> Config:
-        """Return the configuration of the run of a seed."""
         tree = self.config.model_dump(mode="json")
         return load_config(overlay(tree, {"seed": seed, "run": {"directory": self.path(seed)}}))
 
@@ -239,7 +234,7 @@ def _in_parallel(
                     seed = waiting.pop(0)
                     running[seed] = _start(seeds, seed, flags)
                     print(f"seed {seed} started; its output: {seeds.log(seed)}", flush=True)
-                time.sleep(POLL_SECONDS)
+                time.sleep(0.1)
                 if signals.stopped() and not is_stopping:
                     waiting.clear()
                     is_stopping = True

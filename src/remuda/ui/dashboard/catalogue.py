@@ -28,6 +28,7 @@ FILES = (  # the files of a run that the dashboard reads
     *("config.yaml", "status.json", "summary.json", "metrics.jsonl", "ledger.bin", "logs", "lock"),
     *("checkpoints", "trace.json", "requests", "weights", "checkpoints/best.json"),
 )
+SIGNED = ("config.yaml", "status.json", "summary.json", "checkpoints")  # changed by a run
 MOST_POLICIES = 200  # a larger configuration is not validated, which would take too long
 LONGEST = 200  # maximum characters shown of a setting's value
 
@@ -105,7 +106,8 @@ class Catalogue:
             if not self._is_inside(path):  # links out of the directory are not served
                 continue
             present.add(run)
-            signature = _signature(path)
+            files = (path / name for name in SIGNED)
+            signature = (*map(stamp_of, files), RunDirectory(path).is_running())
             if self._signatures.get(run) != signature:
                 known = _read_run(run, path)
                 if self._runs.get(run) != known:
@@ -149,11 +151,6 @@ def _read_run(run: str, path: Path) -> CataloguedRun:
         log.warning("cannot read the run %s", path, exc_info=error)
         words = f"{type(error).__name__}: {error}"[:LONGEST]
         return CataloguedRun(run, FoundRun(path, damaged=words))
-
-
-def _signature(path: Path) -> tuple[Any, ...]:
-    names = ("config.yaml", "status.json", "summary.json", "checkpoints")
-    return (*(stamp_of(path / name) for name in names), RunDirectory(path).is_running())
 
 
 def _settings(path: Path) -> dict[str, Any]:

@@ -24,7 +24,6 @@ from remuda.ui.dashboard.watching import READ_ONLY, Watches
 from remuda.ui.reports.comparison import ASIDE, group_names
 
 LOG_BYTES = 64 * 1024  # bytes shown from the end of a log
-LOCAL_TRACE = "trace.json"
 T = TypeVar("T")
 Several = Annotated[  # a parameter that may occur several times in a query
     Sequence[str],
@@ -132,7 +131,6 @@ class Pages:
         return {"text": text, "bytes": size, "cut": size > LOG_BYTES}
 
     def population(self, run: str) -> dict[str, Any]:
-        """Return the payoffs, the equilibrium and the lineage of a population."""
         return self._populations.of(self.catalogue.files(run))
 
     def timeline(
@@ -222,7 +220,7 @@ def _logs(files: RunDirectory) -> list[str]:
 
 def _trace_of(known: CataloguedRun, files: RunDirectory, base: Path) -> Path | None:
     """Return the file of a run's trace if it is inside the directory of the dashboard."""
-    for path in (files.path / LOCAL_TRACE, known.settings.get("trace")):
+    for path in (files.path / "trace.json", known.settings.get("trace")):
         with suppress(OSError, TypeError, ValueError):
             found = Path(path)
             if found.is_file() and found.resolve().is_relative_to(base.resolve()):

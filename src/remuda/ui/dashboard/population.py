@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 MEMBERS = 60  # maximum number of members: the live ones, then the newest copies
 PATIENCE = 10.0  # an answer is reused for this multiple of its computation time
 DRAWS, SECONDS = 20, 2.0  # draws of the payoffs, solver time; `remuda analyse` uses more
-CACHED = 8  # number of cached answers
 NO_LEDGER = "There is no ledger of matches: each agent always plays the same policy."
 LONGEST = 300.0  # time limit of the child process in seconds
 
@@ -40,12 +39,11 @@ class PopulationPages:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._cached = lru_cache(CACHED)(lambda _path: _CachedAnswer())
+        self._cached = lru_cache(8)(lambda _path: _CachedAnswer())
         self._processes: set[subprocess.Popen[bytes]] = set()
         self._ended = False
 
     def end(self) -> None:
-        """Kill the child processes and start no more."""
         with self._lock:
             self._ended = True
             for process in self._processes:

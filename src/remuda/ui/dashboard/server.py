@@ -102,7 +102,9 @@ def _answer(method: Callable[..., Any]) -> Callable[[Request], Any]:
         except RemudaError as error:
             return _refused(400, str(error))
         except ValidationError as error:
-            return _refused(400, _words_of(error))
+            faults = error.errors(include_url=False, include_input=False)
+            words = (f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in faults)
+            return _refused(400, "; ".join(words))
         return Response(found, media_type="application/json", headers={"cache-control": "no-store"})
 
     return respond
@@ -121,13 +123,6 @@ async def _body(request: Request) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise UsageError("the body of a request must be a JSON object")
     return found
-
-
-def _words_of(error: ValidationError) -> str:
-    return "; ".join(
-        f"{'.'.join(map(str, each['loc']))}: {each['msg']}"
-        for each in error.errors(include_url=False, include_input=False)
-    )
 
 
 def _refused(status: int, words: str) -> Response:

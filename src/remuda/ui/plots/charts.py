@@ -187,7 +187,9 @@ def throughput_chart(summary: RunSummary) -> Figure:
     )
     records, colours = summary.records, colours_of(summary)
     span = max(summary.ending["seconds"], *(record.seconds for record in records), 1e-3)
-    unit, divisor = _time_unit(span)
+    unit, divisor = ("minutes", 60.0) if span < 3 * 3600 else ("hours", 3600.0)
+    if span < 300:
+        unit, divisor = "seconds", 1.0
 
     def when(record: Record) -> float:
         return record.seconds / divisor
@@ -289,12 +291,6 @@ def say_if_empty(axes: Axes) -> None:
     if not axes.lines and not axes.collections:
         axes.set_yticks([])
         axes.text(0.5, 0.5, "no data", transform=axes.transAxes, ha="center", color=QUIET)
-
-
-def _time_unit(seconds: float) -> tuple[str, float]:
-    if seconds < 300:
-        return "seconds", 1.0
-    return ("minutes", 60.0) if seconds < 3 * 3600 else ("hours", 3600.0)
 
 
 def colours_of(summary: RunSummary) -> dict[str, str]:

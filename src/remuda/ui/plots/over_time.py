@@ -46,10 +46,7 @@ class Ratings:
 
 
 def read_ratings(ledger: Path, sides: Sequence[int] = ()) -> Ratings | str:
-    """Rate the matches of a ledger in order, or return the reason why that is impossible.
-
-    `sides`: team numbers by seat.
-    """
+    """Rate matches in order, or return why that is impossible; `sides`: team numbers by seat."""
     reader = LedgerReader.open(ledger)
     records = (reader.end - reader.begin) // reader.kind.itemsize
     if records > MAX_MATCHES:
@@ -147,7 +144,6 @@ def _draw_copies(axes: Axes, found: Ratings, copies: Integers, colours: dict[int
 Life = tuple[str, int]  # a policy: its slot in the population, and its generation
 MAX_ROWS = 64  # maximum number of slots drawn: those with the most births
 MAX_NUMBERS = 6  # maximum number of hyperparameters drawn
-DECADES = 10.0  # an axis is logarithmic if maximum / minimum is at least this
 
 
 class _Lineage:
@@ -240,7 +236,7 @@ def _draw_number(axes: Axes, lineage: _Lineage, number: str) -> None:
         if number in born.hyperparameters
     }
     low, high = min(values.values()), max(values.values())
-    if low > 0.0 and high >= DECADES * low:
+    if low > 0.0 and high >= 10.0 * low:
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(numticks=5))
         axes.yaxis.set_minor_formatter(NullFormatter())

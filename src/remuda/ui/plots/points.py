@@ -179,10 +179,6 @@ def _ellipse(point: Numbers, spread: Numbers) -> Ellipse:
     return Ellipse(tuple(point), wide, high, angle=angle, color=BLUE, alpha=0.13, linewidth=0)
 
 
-FRONT_SAMPLES = 200  # draws of the payoffs, for the uncertainty of objectives
-SURE = 0.95  # a policy alone on the front is called the best if this share of draws confirms it
-
-
 @dataclass(frozen=True)
 class Objectives:
     """The objectives of policies; all are maximised."""
@@ -193,9 +189,7 @@ class Objectives:
     covariances: Numbers  # [policies, objectives, objectives] of the errors
 
 
-def objectives_of(
-    found: Analysis, rng: np.random.Generator, samples: int = FRONT_SAMPLES
-) -> Objectives:
+def objectives_of(found: Analysis, rng: np.random.Generator, samples: int = 200) -> Objectives:
     """Return the mean and worst payoff and, in general-sum games, the opponents' mean payoff."""
     payoffs = found.payoffs
     titles = ["mean payoff against all", "payoff against its hardest opponent"]
@@ -222,7 +216,7 @@ def analysis_pareto_picture(found: Analysis, rng: np.random.Generator) -> Pictur
     objectives = objectives_of(found, rng)
     front = uncertain_front(objectives.points, objectives.covariances, rng, maximise=True)
     first = np.flatnonzero(front.ranks == 0)
-    if len(first) == 1 and front.probabilities[first[0]] >= SURE:
+    if len(first) == 1 and front.probabilities[first[0]] >= 0.95:
         best = objectives.names[first[0]]
         return Picture(
             name, heading, f"{best} is the best in all objectives, so there is no trade-off."

@@ -105,7 +105,9 @@ def _write_numbers(
         value, error = float(matrix[row, column]), float(errors[row, column])
         text = "\n±".join(to_width((value, error), error)) if error > 0.0 else number(value)
         style: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7}
-        axes.text(column, row, text.replace("-", "−"), color=_on(colour_of(value)), **style)
+        red, green, blue = colour_of(value)[:3]
+        ink = "white" if 0.299 * red + 0.587 * green + 0.114 * blue < 0.53 else INK
+        axes.text(column, row, text.replace("-", "−"), color=ink, **style)
 
 
 def best_first(found: Analysis) -> Integers:
@@ -123,11 +125,6 @@ def _colours_of(matrix: Numbers, zero_sum: bool) -> tuple[Normalize, str]:
         reach = max(high - even, even - low) or 1.0
         return Normalize(even - reach, even + reach), "RdBu"
     return Normalize(low, high if high > low else low + 1.0), "viridis"
-
-
-def _on(colour: Any) -> str:
-    red, green, blue = colour[:3]
-    return "white" if 0.299 * red + 0.587 * green + 0.114 * blue < 0.53 else INK
 
 
 def ranking_picture(found: Analysis) -> Picture:

@@ -22,13 +22,7 @@ from remuda.ui.reports.summary import MEAN, PolicySummary, RunSummary, find_runs
 from remuda.ui.terminal.numbers import NOTHING, clock, number, with_error
 from remuda.ui.terminal.tables import table_of
 
-ASIDE = {
-    "seed",
-    "trace",
-    "run.directory",
-    "run.live",
-    "run.loggers",
-}  # keys in which runs of a group may differ
+ASIDE = {"seed", "trace", "run.directory", "run.live", "run.loggers"}  # may differ in a group
 NAMED = 3  # maximum number of settings in the name of a group
 
 

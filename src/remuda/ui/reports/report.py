@@ -29,14 +29,8 @@ def write_report(run: Path) -> Path:
         lineage = draw_lineage(summary.files)
         analysis = write_section(summary.files)
         sections |= {"lineage": lineage, "analysis": analysis, "prefix": PREFIX}
-    page = run / "report.html"
-    write_file(page, with_pictures(_page(summary, sections), run).encode())
-    return page
-
-
-def _page(summary: RunSummary, sections: dict[str, Any]) -> str:
     columns, colours = columns_of(summary), colours_of(summary)
-    return render(
+    text = render(
         "report.html",
         summary=summary,
         ending=summary.ending,
@@ -54,6 +48,9 @@ def _page(summary: RunSummary, sections: dict[str, Any]) -> str:
         **_population(summary),
         **sections,
     )
+    page = run / "report.html"
+    write_file(page, with_pictures(text, run).encode())
+    return page
 
 
 def _population(summary: RunSummary) -> dict[str, Any]:

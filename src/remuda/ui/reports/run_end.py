@@ -24,10 +24,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-PICTURE_SECONDS = 10.0  # time limit for playing the frames of the GIF
-PICTURE_TURNS = 100
-FRAMES_PER_SECOND = 8
-
 
 def show_results(run: RunDirectory) -> list[str]:
     """Print the results of a run; return notes on failures."""
@@ -93,10 +89,10 @@ def draw_picture(run: RunDirectory) -> None:
     draw_play(
         run,
         run.recording,
-        turns=PICTURE_TURNS,
+        turns=100,
         seed=run.read_config().seed,
-        frames_per_second=FRAMES_PER_SECOND,
-        seconds=PICTURE_SECONDS,
+        frames_per_second=8,
+        seconds=10.0,
     )
 
 
@@ -203,9 +199,6 @@ def _modified(file: Path) -> float:
 
 
 def _draw(path: Path) -> None:
-    from remuda.errors import RemudaError
-    from remuda.runs.run_directory import RunDirectory
-
     try:
         draw_picture(RunDirectory.open(path))
     except RemudaError as error:

@@ -194,12 +194,7 @@ BESIDE = 71
 """Characters of all columns except the path. A narrower terminal leaves out the game, which most
 paths contain."""
 LONGEST = 18  # maximum characters shown of a game's name
-TRACES = (
-    "metrics.jsonl",
-    "checkpoints",
-    "summary.json",
-    "status.json",
-)  # each run has some of these
+TRACES = ("metrics.jsonl", "checkpoints", "summary.json", "status.json")  # a run has some of these
 
 
 @dataclass(frozen=True)
@@ -251,7 +246,8 @@ def summarise(path: Path) -> FoundRun:
         try:
             found |= read(files, running)
         except (RemudaError, OSError, UnicodeDecodeError) as error:
-            faults.append(_fault(path, error))
+            words = " ".join(str(error).split()) or type(error).__name__
+            faults.append(words.replace(f"{path}{os.sep}", ""))  # it is printed next to the error
     measured = found.pop("measured", None)
     best = _best_of(measured, files.checkpoints.best())
     return FoundRun(path, best=best, damaged="; ".join(faults), **found)
@@ -298,12 +294,6 @@ def _by_summary(files: RunDirectory, running: bool) -> dict[str, Any]:
     return found | {"measured": summary["evaluation"]}
 
 
-def _fault(path: Path, error: Exception) -> str:
-    """Return an error in one line, without the run directory, which is printed next to it."""
-    words = " ".join(str(error).split()) or type(error).__name__
-    return words.replace(f"{path}{os.sep}", "")
-
-
 def print_runs(base: Path, runs: Sequence[FoundRun]) -> None:
     """Print a table of runs, then a line for each damaged run."""
     console = Console()
@@ -319,9 +309,7 @@ def print_runs(base: Path, runs: Sequence[FoundRun]) -> None:
         table.add_column("game", style="bold", no_wrap=True, max_width=LONGEST)
     for heading in ("last active", "turns", "best return"):
         table.add_column(heading, justify="right", no_wrap=True)
-    ended = (
-        None if console.width >= 140 else 11
-    )  # in a narrow terminal, rich would shorten the paths
+    ended = None if console.width >= 140 else 11  # otherwise rich would shorten the paths
     table.add_column("ended", overflow="fold", min_width=8, max_width=ended)
     for run in runs:
         style = "red" if run.damaged else ""

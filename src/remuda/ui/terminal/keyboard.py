@@ -65,9 +65,8 @@ class Keyboard:
             return b""
 
     def _keys(self, data: bytes) -> Iterator[str]:
-        while data.endswith(
-            (b"\x1b", b"\x1b[", b"\x1bO")
-        ):  # the rest of an escape sequence may follow
+        # The rest of an escape sequence may follow.
+        while data.endswith((b"\x1b", b"\x1b[", b"\x1bO")):
             if not select.select([self._descriptor], [], [], SEQUENCE_SECONDS)[0]:
                 break
             more = self._read()

@@ -34,7 +34,6 @@ class PlainView:
         self._known: dict[str, float] = {}  # the last return of each policy
 
     def start(self, goal: Goal) -> None:
-        """Print the game, schedule, directory and layout."""
         self._goal = goal
         self.say(f"{goal.game}, {goal.schedule}, in {goal.directory}: {goal.layout}")
 
@@ -42,7 +41,6 @@ class PlainView:
         """Do nothing: a log needs few lines."""
 
     def log(self, record: Record) -> None:
-        """Print a record."""
         parts = [
             clock(record.seconds).rjust(7),
             f"{record.turns:,} turns",
@@ -66,7 +64,6 @@ class PlainView:
         return f"return {number(mean)} ({number(min(known))} to {number(max(known))})"
 
     def say(self, message: str) -> None:
-        """Print a message."""
         print(message, file=self._out, flush=True)
 
     def close(self) -> None:
@@ -82,13 +79,11 @@ class LiveView:
         self.picture: LivePicture | None = None
 
     def start(self, goal: Goal) -> None:
-        """Draw the empty view."""
         self.picture = LivePicture(goal)
         self._live = Live(self.picture, console=self._console, auto_refresh=False)
         self._live.start(refresh=True)
 
     def show(self, record: Record) -> None:
-        """Redraw the view."""
         if self.picture and self._live:
             self.picture.add(record)
             self._live.refresh()
@@ -97,7 +92,6 @@ class LiveView:
         """Do nothing: `show` has drawn the record."""
 
     def say(self, message: str) -> None:
-        """Print a message above the view."""
         self._console.print(Text.assemble(("• ", "yellow"), message))
 
     def close(self) -> None:
@@ -121,7 +115,6 @@ class PlayProgress:
         self._is_open = False
 
     def __call__(self, what: str, done: int, wanted: int) -> None:
-        """Report the finished and the requested episodes."""
         now = time.monotonic()
         if what != self._what:
             self._what, self._begun = what, now
@@ -137,7 +130,6 @@ class PlayProgress:
             self._is_open = on_terminal
 
     def close(self) -> None:
-        """Clear the line of a terminal."""
         if self._is_open:
             print("\r\x1b[K", end="", file=self._out, flush=True)
             self._is_open = False

@@ -42,7 +42,6 @@ class LivePicture:
         self._shares: dict[str, Recent] = {}
 
     def add(self, record: Record) -> None:
-        """Add a record."""
         seconds = max(record.seconds - (self._record.seconds if self._record else 0.0), 1e-3)
         self._turns.add(record.turns_per_second, seconds, seconds)
         self._steps.add(record.agent_steps_per_second, seconds, seconds)
@@ -77,7 +76,9 @@ class LivePicture:
         lines.add_row(_line(speed).append(waited(waits), "yellow" if waits else "dim"))
         lines.add_row(self._time(width))
         if self._record.members:
-            lines.add_row(self._population(self._record))
+            learning, frozen = str(self._record.num_live), str(self._record.num_frozen)
+            sizes = {"policies that learn": learning, "frozen copies": frozen}
+            lines.add_row(_line({"matches": f"{self._record.matches:,}"} | sizes))
             lines.add_row(population_line(self._record.population, width))
         lines.add_row()
         above = LINES_ABOVE + (2 if self._record.members else 0)
@@ -128,11 +129,6 @@ class LivePicture:
         bar.append("━" * (bar_width - begin), "bright_black")
         return bar + legend
 
-    def _population(self, record: Record) -> Text:
-        learning, frozen = str(record.num_live), str(record.num_frozen)
-        numbers = {"matches": f"{record.matches:,}", "policies that learn": learning}
-        return _line(numbers | {"frozen copies": frozen})
-
     def _policies(self, width: int, shown: int) -> Table:
         longest = max((len(name) for name in self._courses), default=0)
         name_width = min(max(longest, len("policy")), NAME)
@@ -147,7 +143,7 @@ class LivePicture:
         for column in columns:
             style: dict[str, Any] = {"width": column.width, "no_wrap": True, "justify": "right"}
             if column is SPARKLINE:
-                style = {"min_width": column.width, "max_width": WIDEST_SPARKLINE}
+                style = {"min_width": column.width, "max_width": 24}
             table.add_column(column.heading, style=column.style, **style)
         for name, course in list(self._courses.items())[:shown]:
             if course.last:
@@ -206,7 +202,6 @@ class LiveColumn:
 GAP = 2  # characters between columns
 ON_POLICY, OFF_POLICY, POPULATION = "on-policy", "off-policy", "population"
 SPARKLINE = LiveColumn("", 10, lambda c, _: c.history, 1, "green")
-WIDEST_SPARKLINE = 24
 COLUMNS = (
     LiveColumn("return", 8, lambda c, _: tenths(c.mean("mean_return")), 0, "bold"),
     SPARKLINE,
@@ -258,7 +253,6 @@ class Recent:
         self._sum = self._weight = 0.0
 
     def add(self, value: float | None, weight: float, seconds: float) -> None:
-        """Add a value; ignore None."""
         if value is None or weight <= 0 or not math.isfinite(value):
             return
         decay = math.exp(-seconds / MEMORY)
@@ -267,7 +261,6 @@ class Recent:
 
     @property
     def value(self) -> float | None:
-        """The average."""
         return self._sum / self._weight if self._weight else None
 
 
@@ -283,7 +276,6 @@ class History:
         self._sum = self._weight = self._age = 0.0
 
     def add(self, value: float | None, weight: float, seconds: float) -> None:
-        """Add a value with its weight and the seconds it covers."""
         if value is not None and weight > 0 and math.isfinite(value):
             self._sum += value * weight
             self._weight += weight
@@ -327,11 +319,9 @@ class Course:
         self.history: History = History()
 
     def mean(self, name: str) -> float | None:
-        """Return the moving average of a number of the records."""
         return self._means[name].value
 
     def add(self, record: PolicyRecord, seconds: float) -> None:
-        """Add the record of an interval of `seconds` length."""
         episodes = max(record.episodes - (self.last.episodes if self.last else 0), 1)
         updates = max(record.updates - (self.last.updates if self.last else 0), 1)
         self.history.add(record.mean_return, episodes, seconds)

@@ -67,7 +67,6 @@ class TrainOptions(NamedTuple):
         return TrainOptions(flags, presets, files, resume, seeds, jobs)
 
     def tree(self) -> dict[str, Any]:
-        """Return the flags as a tree."""
         return parse_flags(self.flags, Config, positional="game")
 
     def refuse_sources(self, directory: Path) -> None:
@@ -223,15 +222,12 @@ def read_arguments(words: Sequence[str]) -> Config:
     return config
 
 
-OWN_GAME = re.compile(r"[\w./]+:\w+")  # the form of the name of a user's game
-
-
 def _check_last_words(words: Sequence[str], game: str) -> None:
     """Raise a `ConfigError` if a game's name was read as the value of another option."""
     from remuda.envs.registry import is_known
 
     for name, (*others, last) in flags_with_several(words, Config):
-        own = OWN_GAME.fullmatch(last) and not any(":" in other for other in others)
+        own = re.fullmatch(r"[\w./]+:\w+", last) and not any(":" in other for other in others)
         if last != game and (is_known(last) or own):
             raise ConfigError(
                 f"{last!r} is read as a value of --{name}, so the game would be {game}: name the "
