@@ -60,7 +60,6 @@ class Roster:
 
     @property
     def reserved_members(self) -> list[str]:
-        """The members on reserved seats."""
         return [self.agents[seat] for seat in self.taken]
 
     def is_free(self, policy: str) -> bool:
@@ -94,7 +93,6 @@ def unborn(config: Config) -> tuple[str, ...]:
 
 
 def copies_of(population: PopulationConfig) -> int:
-    """Return the number of slots for frozen copies of each policy."""
     frozen = population.snapshots.keep + SPARE if population.keeps_copies else 0
     return frozen + population.has_stand_ins  # one more to stand in for a replaced policy
 

@@ -44,7 +44,6 @@ class RunSpec:
 
     @property
     def agents(self) -> tuple[AgentSpec, ...]:
-        """The agents of the environment."""
         return self.env.agents
 
     @cached_property

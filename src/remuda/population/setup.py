@@ -34,8 +34,6 @@ from remuda.population.matchmaking.seating import check_seating
 from remuda.population.roster import Roster, check_name
 from remuda.system.loading import load
 
-_DIRECTOR = "remuda.population.directors.director"
-
 
 def make_matchmaker(population: PopulationConfig, roster: Roster) -> Matchmaker:
     dealer = _dealer(population, roster)
@@ -126,7 +124,10 @@ def make_director(
             raise ConfigError(f"{key} is called without arguments: {error}") from None
         for method in ("step", "state", "restore"):
             if not callable(getattr(director, method, None)):
-                raise ConfigError(f"{key} has no method {method}; see Director in {_DIRECTOR}")
+                raise ConfigError(
+                    f"{key} has no method {method}; see Director in "
+                    "remuda.population.directors.director"
+                )
         directors.append(
             OwnDirector(
                 population.director, director, population.snapshots, population.keeps_copies

@@ -78,13 +78,10 @@ def _spec(config: Config, name: str, agent: AgentSpec) -> PolicySpec:
     try:
         resolved = policy.with_network(spec.memory > 0) if policy.waits_for_network else policy
     except ValueError as error:
-        raise ConfigError(f"policies.{name}: {_first_fault(error)}") from None
+        fault = explain(error, PolicyConfig) if isinstance(error, ValidationError) else str(error)
+        raise ConfigError(f"policies.{name}: {fault}") from None
     try:  # `Config` could not check this without the network's default batch size
         config.check_pauses(f"policies.{name}" if config.policies.get(name) else "policy", resolved)
     except ValueError as error:
         raise ConfigError(str(error)) from None
     return replace(spec, config=resolved)
-
-
-def _first_fault(error: ValueError) -> str:
-    return explain(error, PolicyConfig) if isinstance(error, ValidationError) else str(error)

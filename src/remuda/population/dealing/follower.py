@@ -22,7 +22,6 @@ from remuda.types import Array, Bools, Floats, Integers
 
 GLANCE = 0.001
 """Seconds between two polls by a starting follower while the table is being changed."""
-NONE_YET = -1  # this follower has not reported a revision yet
 
 
 class FollowingLeague(Dealer):
@@ -49,7 +48,7 @@ class FollowingLeague(Dealer):
         self.shard = table.shards[actor - 1]
         self.population = Population(numbers=table.member_numbers.whole())
         self.ledger = Ledger(self.population, table.pairs, table.recent, memory)
-        self._revision = NONE_YET
+        self._revision = -1  # none reported yet
         identity = table.occupants.identity
         self._identity: Integers = np.full_like(identity, NO_POLICY)
         self._there: Bools = np.zeros(len(identity), np.bool_)

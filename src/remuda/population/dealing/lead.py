@@ -1,8 +1,4 @@
-"""Dealers, which assign members to the seats of an actor's matches.
-
-The lead is the first actor, which owns the population's table in shared memory. Its dealer also
-counts and rates all results. A slot is a member's row in the table.
-"""
+"""The base class of dealers, and the dealer of the lead, the first actor."""
 
 from __future__ import annotations
 
@@ -42,8 +38,6 @@ from remuda.population.roster import Roster
 from remuda.system.checkpoint.fitting import COUNT, Range, branch, fitting, require
 from remuda.system.checkpoint.state import restore_rng, rng_state
 from remuda.types import Array, Bools, Floats, Integers, State
-
-MOST_SEATINGS = 256  # limit of cached seatings; with many policies few seatings recur
 
 
 class Dealer(ABC):
@@ -110,7 +104,7 @@ class Dealer(ABC):
         if found is None:
             check_seating(population, seats, self.matchmaker.name, self.roster.agents, self._once)
             found = [population[ref].place for ref in seats]
-            if len(known) < MOST_SEATINGS:
+            if len(known) < 256:  # with many policies few seatings recur
                 known[seats] = found
         return found
 

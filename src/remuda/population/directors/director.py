@@ -1,7 +1,4 @@
-"""Directors decide which policies exist. They return commands that `Lifecycle` carries out.
-
-Each policy is in a slot of the population. A birth starts a new policy in an empty slot.
-"""
+"""Directors decide which policies exist. They return commands that `Lifecycle` carries out."""
 
 from __future__ import annotations
 
@@ -197,7 +194,8 @@ class Replacement:
         best = max(judged, key=lambda member: member.rating)
         weakest = min(judged, key=lambda member: member.rating)
         self._last = population.matches
-        if not self._is_sure(best, weakest, len(judged)):
+        wanted: float = self._config.confidence ** (1.0 / (len(judged) * (len(judged) - 1)))
+        if best.rating == weakest.rating or probability_of_order(best, weakest) < wanted:
             return []
         if population.empty:
             self._expected = population.empty[0], weakest.ref.policy, weakest.born
@@ -208,12 +206,6 @@ class Replacement:
     def _surplus(self, population: Population) -> int:
         absent = len(population.empty) + len(population.expected) + len(population.leaving)
         return self._config.slots - absent
-
-    def _is_sure(self, best: Member, weakest: Member, judged: int) -> bool:
-        if best.rating == weakest.rating:
-            return False
-        wanted: float = self._config.confidence ** (1.0 / (judged * (judged - 1)))
-        return probability_of_order(best, weakest) >= wanted
 
     def state(self) -> State:
         return {"last": self._last, "expected": list(self._expected or ())}

@@ -84,7 +84,6 @@ class Evolution:
         return [*born, *self._replace(population, ledger)]
 
     def _replace(self, population: Population, ledger: Ledger) -> list[Command]:
-        """Compare the policies that have played enough, and vacate the losers."""
         rng = self._stream(population.matches, "")
         judged = self._judge(population, ledger)
         commands: list[Command] = []
@@ -135,14 +134,12 @@ class Evolution:
         for member in population.learning:
             if member.ref.policy in self._kinds:
                 met = ledger.pairs[MET, member.place, : ledger.pairs.shape[1]]
-                estimates = estimate_fitness(member, self._numbers_before(member), objectives, met)
+                born, _, numbers = self._before.get(member.ref.policy, (-1, None, []))
+                before = numbers if born == member.born else unjudged(member)
+                estimates = estimate_fitness(member, before, objectives, met)
                 if estimates is not None and estimates.games >= self._config.games:
                     found[member.ref.policy] = estimates
         return found
-
-    def _numbers_before(self, member: Member) -> list[float]:
-        born, _, numbers = self._before.get(member.ref.policy, (-1, None, []))
-        return numbers if born == member.born else unjudged(member)
 
     def _birth(self, name: str, population: Population) -> Birth:
         rng = self._stream(population.matches, name)
@@ -180,7 +177,6 @@ class Evolution:
         return population.matches / (self._config.every or 1)
 
     def _best(self, name: str, population: Population) -> str | None:
-        """Return the candidate parent with the highest fitness."""
         values = {}
         for member in self._like(name, population):
             estimates = estimate_fitness(member, unjudged(member), self._config.objectives)

@@ -65,7 +65,6 @@ def parse_header(line: bytes) -> Header:
 
 
 def read_header(path: Path) -> Header | None:
-    """Return the header of a ledger; None if the file is missing or is not a ledger."""
     if not path.exists():
         return None
     with open_stream(path) as file:
@@ -143,7 +142,7 @@ class Ledger:
         places = len(population.numbers)
         self.pairs: Numbers = np.zeros((4, places, places)) if pairs is None else pairs
         self.recent: Numbers = np.zeros((2, *self.pairs.shape[1:])) if recent is None else recent
-        self.retention = retention_of(memory)
+        self.retention = 1.0 if memory is None else float(0.5 ** (1.0 / memory))
         """The share of a result's weight that remains after one more match."""
 
     def forget(self, place: int) -> None:
@@ -206,11 +205,6 @@ class Ledger:
             return 0.0
         turned = float(sums[{EARNED: CONCEDED}.get(what, what), others, place])
         return float(sums[MET, others, place]) - turned if what == WON else turned
-
-
-def retention_of(memory: float | None) -> float:
-    """Return the share of a result's weight after one more match, from its half-life."""
-    return 1.0 if memory is None else float(0.5 ** (1.0 / memory))
 
 
 def forget(pairs: Numbers, place: int) -> None:
@@ -278,9 +272,6 @@ def count(
                     recent[WON, row, column] += won
 
 
-FILLED_AT_ONCE = 1 << 14
-
-
 class LedgerFile:
     """The ledger of a run on disk, with one writing process."""
 
@@ -300,7 +291,9 @@ class LedgerFile:
             if file.seek(0, os.SEEK_END) == 0:
                 file.write(self._header)
             else:
-                self._trim(file)
+                extra = (file.tell() - len(self._header)) % self._size
+                if extra:
+                    file.truncate(file.tell() - extra)
             if number is not None:
                 self._fill(file, number)
             numbers = records["kind"] == BORN_WITH
@@ -320,15 +313,10 @@ class LedgerFile:
     def _fill(self, file: BinaryIO, number: int) -> None:
         missing = number - (file.tell() - len(self._header)) // self._size
         while missing > 0:
-            lost = np.zeros(min(missing, FILLED_AT_ONCE), record_type(self._seats))
+            lost = np.zeros(min(missing, 1 << 14), record_type(self._seats))
             lost["kind"], lost["policy"], lost["version"] = LOST, -1, -1
             file.write(lost.tobytes())
             missing -= len(lost)
-
-    def _trim(self, file: BinaryIO) -> None:
-        extra = (file.tell() - len(self._header)) % self._size
-        if extra:
-            file.truncate(file.tell() - extra)
 
 
 def header_of(policies: Sequence[str], seats: int, numbers: Sequence[str] = ()) -> bytes:

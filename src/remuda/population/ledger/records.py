@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -55,23 +55,18 @@ FRESH = (0.0, 0.0, 25.0, 25.0 / 3.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 """Numbers of a new member; rating and uncertainty start as in openskill."""
 
 
+@dataclass(eq=False)
 class Member:
     """A policy or a frozen copy, with its statistics: a row of the population's `numbers`."""
 
-    def __init__(
-        self,
-        ref: PolicyRef,
-        seats: frozenset[int] | None = None,
-        parent: PolicyRef | None = None,
-        born: int = 0,
-        hyperparameters: dict[str, float] | None = None,
-        is_imported: bool = False,
-    ) -> None:
-        self.is_imported = is_imported  # true for a frozen policy of another run
-        self.ref, self.seats, self.parent, self.born = ref, seats, parent, born
-        self.hyperparameters = hyperparameters or {}
-        self.numbers: Numbers = np.array(FRESH)
-        self.place = -1  # its slot, which is its row, once it is in a population
+    ref: PolicyRef
+    seats: frozenset[int] | None = None
+    parent: PolicyRef | None = None
+    born: int = 0
+    hyperparameters: dict[str, float] = field(default_factory=dict)
+    is_imported: bool = False  # true for a frozen policy of another run
+    numbers: Numbers = field(init=False, default_factory=lambda: np.array(FRESH))
+    place: int = field(init=False, default=-1)  # its slot (row), once it is in a population
 
     @property
     def games(self) -> int:

@@ -26,7 +26,6 @@ from remuda.system.checkpoint.fitting import whole
 from remuda.types import State
 
 BySeat = list[tuple[Member, ...]]
-PAST = 0.5
 DRAWN = 4096  # trial matches to estimate shares of seats
 
 
@@ -59,7 +58,7 @@ class Matchmaker(ABC):
         self.dealt_seats: Sequence[int] = range(num_seats)
         self.name = type(self).__name__
         """Its name in messages: the class name, or the name in the configuration."""
-        self.past_share = PAST  # share of seats for frozen members, besides one for a live policy
+        self.past_share = 0.5  # share of seats for frozen members, besides one for a live policy
         self.proposed = 0  # matches proposed so far, which is the number of the next match
 
     def propose(
@@ -77,7 +76,6 @@ class Matchmaker(ABC):
         return matches
 
     def refuse_empty_seats(self, population: Population) -> None:
-        """Raise a `ConfigError` if no policy may take a seat."""
 
         def find() -> int | None:
             return next((s for s in self.dealt_seats if not population.for_seat(s)), None)

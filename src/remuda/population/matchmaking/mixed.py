@@ -14,8 +14,6 @@ from remuda.population.ledger.records import Member, Population
 from remuda.population.matchmaking.matchmaker import ForLearner, Matchmaker
 from remuda.population.matchmaking.seating import Seating
 
-SUMS_TO = 1e-6
-
 
 class Mixed(Matchmaker):
     """A mixture of matchmakers: for each match a learner takes its turn, and a matchmaker is drawn.
@@ -126,7 +124,7 @@ def check_shares(
             f"{key} is empty; set each matchmaker's share of the matches, as in "
             f"--{key}.self_play 0.5 --{key}.prioritized 0.5"
         )
-    if abs(total - 1.0) > SUMS_TO:
+    if abs(total - 1.0) > 1e-6:
         terms = " + ".join(f"{name} {share:g}" for name, share in shares.items())
         raise ConfigError(f"{key}: {terms} is {total:g}; they must add up to 1")
     return shares

@@ -25,7 +25,6 @@ lead; results lost because the queue was full; the table revision that the follo
 proposed; whether all turns are played."""
 MOST, MOST_BYTES, LEAST = 1 << 14, 16 * 2**20, 1 << 10
 """Limits of a queue: at most `MOST` results and `MOST_BYTES` bytes, at least `LEAST` results."""
-NO_MEMBER = -1  # in `seated`: no match so far
 
 
 def room_for_results(seats: int, metrics: int = 0) -> int:
@@ -67,7 +66,7 @@ class Shard(Words):
     ) -> None:
         super().__init__(SharedArrays(shard_fields(copies, seats, policies, metrics), arena))
         self.size = room_for_results(seats, metrics)
-        self.seated[...] = NO_MEMBER
+        self.seated[...] = -1  # no match so far
 
     @property
     def seated(self) -> Integers:
@@ -214,7 +213,6 @@ class Followers(Words):
 
     @property
     def have_finished(self) -> bool:
-        """Return whether the followers have played all turns and all results are taken."""
         finished = all(shard.word(FINISHED) for shard in self.shards)  # read before `have_results`
         return finished and not self.have_results
 

@@ -1,7 +1,4 @@
-"""The weights of members that do not learn: frozen copies, and policies of other runs.
-
-A slot is a member's row in the population's table.
-"""
+"""The weights of members that do not learn: frozen copies, and policies of other runs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Parts of a population's table in shared memory: its layout, members, numbers and records.
-
-A slot is a member's row in the table.
-"""
+"""Parts of a population's table in shared memory: its layout, members, numbers and records."""
 
 from __future__ import annotations
 
@@ -126,11 +123,9 @@ class Places:
         return self.imported.stop
 
     def may_hold_copy(self, place: int) -> bool:
-        """Return whether a slot is for a frozen copy."""
         return len(self.policies) <= place < self.scripted.start
 
     def copies_of(self, policy: str) -> range:
-        """Return the slots of a policy's frozen copies."""
         first = len(self.policies) + self.policies.index(policy) * self.copies
         return range(first, first + self.copies)
 
