@@ -235,7 +235,6 @@ class Assembly:
         return tuple(part for role in self.roles() for part in role.parts)
 
     def runtime(self, logs: Path, checkpoints: Checkpoints) -> Runtime:
-        """Return the runtime of the schedule, with all roles."""
         config = self.config
         roles = self.roles()
         if config.schedule == "sequential":
@@ -302,7 +301,6 @@ class Assembly:
         return {name: reader.newest(name) for name in names if living is None or name in living}
 
     def write_trace(self, view: View) -> None:
-        """Write the trace of all processes, if requested."""
         path = self.config.trace
         if path is None:
             return

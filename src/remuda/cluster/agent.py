@@ -46,7 +46,6 @@ from remuda.types import RoleStatus
 
 log = logging.getLogger(__name__)
 
-LONGEST_LOG = 1 << 20  # maximum bytes of a log that are sent to the head
 TURN = 60.0  # seconds that an out-of-order request waits for earlier ones
 HOME = "remuda-node-"  # prefix of an agent's directory, before its process id and random letters
 LOOK = 0.1  # seconds between two checks by the keeper
@@ -272,9 +271,9 @@ class NodeAgent:
         return self._made.stamp()
 
     def logs(self) -> dict[str, str]:
-        """Return the ends of the logs of this node's roles."""
+        """Return the last MiB of each log of this node's roles."""
         logs = sorted(self._logs.glob("*.log"))
-        return {log.stem: log.read_bytes()[-LONGEST_LOG:].decode(errors="replace") for log in logs}
+        return {log.stem: log.read_bytes()[-(1 << 20) :].decode(errors="replace") for log in logs}
 
     def spans(self) -> tuple[float, dict[str, list[TimedSpan]]]:
         return time.perf_counter(), self._made.assembly.spans()

@@ -30,8 +30,6 @@ log = logging.getLogger(__name__)
 BRIDGE = "bridge"  # the name of the role
 TICK = 0.02  # usual seconds between two rounds; a round sends all writes since the last one
 AGAIN = 0.1  # seconds between two attempts to reach a node
-IN_PROGRESS = (0, errno.EINPROGRESS, errno.EWOULDBLOCK)
-NO_PLAN = -1  # the revision of a bridge without a placement
 BEAT = 1.0  # seconds between two empty frames on an idle link
 
 
@@ -113,7 +111,7 @@ class Bridge:
         self._wakeups = role.stores.wakeups
         self._peers: dict[int, Peer] = {}
         self._strangers: list[Link] = []
-        self._revision = NO_PLAN
+        self._revision = -1  # no placement yet
         self._identity = Identity(role.secret, 0, self._me)
         self._homes: tuple[int, ...] = ()
         self._own: list[int] = []
@@ -246,7 +244,8 @@ class Bridge:
         peer.next_try = now + AGAIN
         connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         connection.setblocking(False)
-        if connection.connect_ex(self._addresses[peer.number]) not in IN_PROGRESS:
+        fault = connection.connect_ex(self._addresses[peer.number])
+        if fault not in (0, errno.EINPROGRESS, errno.EWOULDBLOCK):
             connection.close()
             return
         peer.link = Link(connection, self._identity, peer.number)

@@ -108,11 +108,7 @@ class Placement:
         )
 
     def peers_of(self, node: int) -> list[int]:
-        """Return the nodes that exchange data with a node.
-
-        Every node exchanges data with the head. A node with actors also exchanges data with nodes
-        with learners.
-        """
+        """Return the nodes that exchange data with a node."""
         plays, learns = set(self.actors), set(self.learners)
         if node not in self.nodes:
             return []  # it has no data to send
@@ -203,10 +199,7 @@ def relieved(placement: Placement, nodes: Sequence[NodeInfo], new: int) -> Place
 
 
 def without(
-    placement: Placement,
-    lost: Collection[int],
-    nodes: Sequence[NodeInfo],
-    needs: Sequence[Need],
+    placement: Placement, lost: Collection[int], nodes: Sequence[NodeInfo], needs: Sequence[Need]
 ) -> Placement:
     """Move each role of a lost node to the remaining node with the most free cores.
 

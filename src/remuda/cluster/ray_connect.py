@@ -28,7 +28,6 @@ OLDEST = (2, 40)  # the oldest supported version of Ray, as in the extra of pypr
 REACH_LIMIT = 3.0  # seconds within which a Ray head must answer at the address
 # The first bytes of a gRPC client over HTTP/2 (RFC 9113, section 3.4), with empty settings.
 GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
-SETTINGS_FRAME = 4  # the type of the server's first frame: the fourth byte of its header
 # Seconds after which Ray ends this process if Ray's control service is gone; Ray's default is 60.
 NEVER = 10**8
 
@@ -96,7 +95,7 @@ def _greet(host: str, port: int) -> None:
         connection.settimeout(REACH_LIMIT)
         connection.sendall(GREETING)
         answer = connection.recv(9, socket.MSG_WAITALL)
-        if len(answer) < 9 or answer[3] != SETTINGS_FRAME:
+        if len(answer) < 9 or answer[3] != 4:  # the type of the first frame: settings
             raise ConnectionError("the server there is not a Ray head")
 
 
@@ -115,7 +114,11 @@ def connect(ray: ModuleType, address: str, setting: str, code: Sequence[str] = (
     with _own_signals(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            _hush(ray)
+            # Keep Ray's messages about dead workers and nodes out of the terminal.
+            worker: Any = ray._private.worker
+            if getattr(worker, "print_to_stdstream", _to_log) is not _to_log:
+                _ray_prints.append(worker.print_to_stdstream)
+                worker.print_to_stdstream = _to_log
             ray.init(**options, log_to_driver=False, logging_level=logging.CRITICAL)
         except Exception as error:
             _restore_output(ray)
@@ -131,14 +134,6 @@ def disconnect(ray: ModuleType) -> None:
     with _own_signals():
         ray.shutdown()
     _restore_output(ray)
-
-
-def _hush(ray: ModuleType) -> None:
-    """Keep Ray's messages about dead workers and nodes out of the terminal; Remuda reports them."""
-    worker: Any = ray._private.worker
-    if getattr(worker, "print_to_stdstream", _to_log) is not _to_log:
-        _ray_prints.append(worker.print_to_stdstream)
-        worker.print_to_stdstream = _to_log
 
 
 def _restore_output(ray: ModuleType) -> None:

@@ -44,7 +44,6 @@ SYSTEM = {
     "health_check_failure_threshold": 3,
 }
 LONGEST_DIRECTORY = 40  # characters; paths of Ray's sockets may have at most 107
-END_LIMIT = 15.0  # seconds that the keeper may take to end everything
 
 
 class LocalNodes:
@@ -109,7 +108,7 @@ class LocalNodes:
         with suppress(OSError):
             self._keeper.stdin.close()
         try:
-            self._keeper.wait(END_LIMIT)
+            self._keeper.wait(15.0)  # it ends all nodes first
         except subprocess.TimeoutExpired:
             self._keeper.kill()
             self._keeper.wait()
@@ -145,7 +144,9 @@ def kill_session(session: int, seconds: float = 5.0) -> None:
 def keep(settings_text: str) -> NoReturn:
     """Run the keeper: start nodes, and end them when standard input closes."""
     settings = json.loads(settings_text)
-    _adopt_orphans()
+    if sys.platform == "linux":  # become the parent of orphans, so none stays as a zombie
+        set_child_subreaper = 36
+        ctypes.CDLL(None).prctl(set_child_subreaper, 1, 0, 0, 0)
     usual = tempfile.gettempdir()
     base = usual if len(usual) < LONGEST_DIRECTORY - 20 else "/tmp"
     directory = tempfile.mkdtemp(prefix="remuda-ray-", dir=base)
@@ -281,10 +282,3 @@ def _reap() -> list[int]:
         while child := os.waitpid(-1, os.WNOHANG)[0]:
             ended.append(child)
     return ended
-
-
-def _adopt_orphans() -> None:
-    """Become the parent of orphans, so none stays as a zombie."""
-    set_child_subreaper = 36
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(set_child_subreaper, 1, 0, 0, 0)

@@ -44,7 +44,6 @@ RETURN_AFTER = 5.0
 # reserved cores, and floating-point sums depend on the number of threads.
 SAME = ("OMP_NUM_THREADS",)
 GONE_AFTER = 20.0  # seconds without an answer after which Ray's control service counts as dead
-KILL_LIMIT = 5.0  # seconds that node processes may take to end
 
 
 @dataclass
@@ -330,7 +329,7 @@ class RayNodes:
             watches = [node.watch for node in nodes if not node.gone]
             if watches and self.local is None:
                 with suppress(Exception):
-                    self._ray.wait(watches, num_returns=len(watches), timeout=KILL_LIMIT)
+                    self._ray.wait(watches, num_returns=len(watches), timeout=5.0)
             with suppress(Exception):
                 disconnect(self._ray)
         for node in nodes:

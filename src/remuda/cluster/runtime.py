@@ -18,13 +18,7 @@ from typing import Any
 from remuda.cluster.agent import sweep_homes
 from remuda.cluster.bridge import BRIDGE
 from remuda.cluster.channel import Count
-from remuda.cluster.member import (
-    POLL,
-    FetchedLogs,
-    JoiningNodes,
-    LinkMonitor,
-    Member,
-)
+from remuda.cluster.member import POLL, FetchedLogs, JoiningNodes, LinkMonitor, Member
 from remuda.cluster.migration import Migration, Move, MoveCounts
 from remuda.cluster.node import Node
 from remuda.cluster.nodes import HEAD, Addresses, Call, NodeInfo, Nodes, Placement, relieved

@@ -1,8 +1,4 @@
-"""The shared memory of a run that a node's bridge reads and writes.
-
-A word is a 64-bit number in this memory. In a population the first actor is the lead, and the other
-actors are followers.
-"""
+"""The shared memory of a run that a node's bridge reads and writes."""
 
 from __future__ import annotations
 

@@ -17,10 +17,7 @@ from remuda.system.loading import load
 
 Takes = Literal["rollouts", "transitions"]
 """The data of an algorithm. `rollouts`: whole segments, with an update for each rollout.
-`transitions`: steps (or segments) sampled from all experience, at the replay ratio.
-"""
-
-
+`transitions`: steps (or segments) sampled from all experience, at the replay ratio."""
 Section = Literal["dqn", "iqn", "ppo"]
 """A section of `policy`; a custom algorithm inherits it from its base class."""
 
@@ -63,7 +60,6 @@ OF_PPO = {
     "experience": {"segment_length": 32, "on_full": "wait", "replay_ratio": None},
     "publish": {"every": 1},
 }
-ROLLOUT_HYPERPARAMETERS = ("ppo.clip", "ppo.entropy_cost", "ppo.gae_lambda", "ppo.value_cost")
 
 BUILT_IN = {
     entry.name: entry
@@ -80,7 +76,7 @@ BUILT_IN = {
             "rollouts",
             "ppo",
             (OF_PPO,),
-            ROLLOUT_HYPERPARAMETERS,
+            ("ppo.clip", "ppo.entropy_cost", "ppo.gae_lambda", "ppo.value_cost"),
             samples=True,
         ),
     )

@@ -152,12 +152,10 @@ class EvolutionConfig(Section):
 
     @property
     def episode_metrics(self) -> tuple[str, ...]:
-        """The names of the episode metrics among the objectives, in order."""
         return episode_metrics_of(self.objectives)
 
     @property
     def on(self) -> bool:
-        """Return whether policies evolve."""
         return self.every is not None
 
     @property

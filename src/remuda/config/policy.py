@@ -223,7 +223,6 @@ class PolicyConfig(Section):
 
     @property
     def correction(self) -> Literal["decoupled", "vtrace", "none"]:
-        """PPO's off-policy correction."""
         usual: Literal["decoupled", "vtrace"] = "vtrace" if self.replays else "decoupled"
         return self.ppo.correction or usual
 
@@ -301,8 +300,7 @@ class PolicyConfig(Section):
                 f"experience.learning_starts is {experience.learning_starts}, less than one batch "
                 f"of {self.batch_size}; raise it"
             )
-        waits_by_ratio = experience.on_full == "wait" and not self.rollout_length
-        if waits_by_ratio and experience.replay_ratio is None:
+        if experience.on_full == "wait" and experience.replay_ratio is None:
             raise ValueError(
                 "experience.on_full is 'wait', which needs an experience.replay_ratio to wait for"
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import (
     AfterValidator,
@@ -11,7 +11,6 @@ from pydantic import (
     NonNegativeFloat,
     PositiveFloat,
     PositiveInt,
-    ValidatorFunctionWrapHandler,
     WrapValidator,
 )
 from pydantic_core import PydanticCustomError
@@ -31,10 +30,6 @@ from remuda.config.sections import (
 )
 
 
-def _or_none(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
-    return None if value is None else check(value)
-
-
 def _pauses(ratio: float) -> float:
     if math.isinf(ratio):
         raise PydanticCustomError(
@@ -43,7 +38,9 @@ def _pauses(ratio: float) -> float:
     return ratio
 
 
-ByNetwork = Annotated[Size, WrapValidator(_or_none)]
+ByNetwork = Annotated[
+    Size, WrapValidator(lambda value, check: None if value is None else check(value))
+]
 """A number, or None until `PolicyConfig.with_network` fills it in."""
 
 

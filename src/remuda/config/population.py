@@ -95,7 +95,6 @@ class SnapshotsConfig(Section):
 
     @property
     def on(self) -> bool:
-        """Return whether copies are kept."""
         return self.every is not None or self.win_rate is not None
 
 
@@ -280,12 +279,10 @@ class PopulationConfig(Section):
 
     @property
     def keeps_copies(self) -> bool:
-        """Return whether frozen copies of earlier policies are kept."""
         return self.snapshots.on or self.matchmaker == "league"
 
     @property
     def has_births(self) -> bool:
-        """Return whether policies may be born during the run."""
         births = self.births.slots > 0 or self.births.every is not None or self.evolution.on
         return births or bool(self.director) or self.matchmaker == "league"
 

@@ -44,9 +44,6 @@ def read_config(path: Path) -> dict[str, Any]:
     return data
 
 
-LARGEST_TREE = 16 * 2**20  # bytes of a settings file
-
-
 def read_tree(path: Path) -> dict[str, Any]:
     """Read the tree in a YAML file without validating it or registering code."""
     import yaml
@@ -57,7 +54,7 @@ def read_tree(path: Path) -> dict[str, Any]:
     if fault:
         raise ConfigError(f"cannot read the configuration {str(path)[:LONGEST_SHOWN]!r}: {fault}")
     try:
-        text = read_file(Path(os.path.expanduser(path)), LARGEST_TREE).decode()
+        text = read_file(Path(os.path.expanduser(path)), 16 * 2**20).decode()
         if _cut_off(text):
             raise ConfigError(
                 f"the configuration {path} is damaged: it is cut off, its last line, "
@@ -80,9 +77,8 @@ def read_tree(path: Path) -> dict[str, Any]:
 
 def _cut_off(text: str) -> bool:
     """Return whether `config_text` wrote this text and its last line is missing."""
-    lines = [
-        line.rstrip() for line in text.lstrip("\ufeff").splitlines()
-    ]  # the file may have been edited by hand
+    # The file may have been edited by hand.
+    lines = [line.rstrip() for line in text.lstrip("\ufeff").splitlines()]
     in_first = len(text) >= len(SAVED) and FIRST_LINE.startswith(text)
     return in_first or (FIRST_LINE in lines and LAST_LINE not in lines)
 

@@ -25,7 +25,6 @@ ANYTHING = (
 )
 """Sections and keys that may change freely: they control how long, where and how fast a run trains;
 `population.evolution.inherit` applies to later births."""
-UNREPORTED = ("run.directory", "run.live")  # differences that are not reported
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ def changes(before: Config, after: Config) -> list[Change]:
         section, _, rest = key.partition(".")
         free = any(key == name or key.startswith(f"{name}.") for name in ANYTHING)
         allowed = free or (section == "policy" and rest in OF_POLICY)
-        if key not in UNREPORTED:
+        if key not in ("run.directory", "run.live"):
             found.append(Change(key, old, new, allowed))
     common = {change.key: (change.before, change.after) for change in found}
     for name in dict.fromkeys((*before.policies, *after.policies)):

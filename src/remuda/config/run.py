@@ -297,7 +297,6 @@ class ClusterConfig(Section):
     version as soon as the previous one has arrived."""
 
     def model_post_init(self, _: Any) -> None:
-        """Refuse two clusters at once."""
         if self.address and self.local:
             raise ValueError(
                 f"address is {self.address!r} and local is {self.local}: a run uses either the "

@@ -19,7 +19,6 @@ NICEST = 19  # the highest niceness of the kernel
 # For a population, `auto` considers several actors if an agent-step takes at least this many
 # seconds: their communication then costs little by comparison.
 SLOW = 100e-6
-WORTH_IT = 0.1  # relative speedup that justifies a layout with more processes
 
 
 @dataclass(frozen=True)
@@ -200,7 +199,7 @@ def _choose(
     for pair in pairs:
         copies = config.env.num_envs
         speed, best = rate(costs, copies, *pair, cores), rate(costs, copies, *chosen, cores)
-        if speed > best * (1.0 + WORTH_IT) and sum(pair) <= free:
+        if speed > 1.1 * best and sum(pair) <= free:  # more processes must speed up by a tenth
             chosen = pair
     return chosen
 

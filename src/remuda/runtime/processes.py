@@ -27,7 +27,6 @@ log = logging.getLogger(__name__)
 STATES = {STARTING: "starting", RUNNING: "running", DONE: "done", FAILED: "failed"}
 GLANCE = 0.005  # seconds between two checks of roles that are saving
 ENDING = 1.0  # seconds that a process has to exit after an exception, before it is killed
-KILLING = 0.5  # seconds of each wait for a killed process
 ATTEMPTS = 3  # starts that may be lost with the fork server before a lost start counts as a death
 
 
@@ -318,7 +317,7 @@ class ProcessRuntime(Runtime):
         else:
             return ""
         process.kill()
-        if not process.join(KILLING) or process.was_lost:
+        if not process.join(0.5) or process.was_lost:
             return ""  # still alive in the kernel; a successor must wait for its end
         return problem
 

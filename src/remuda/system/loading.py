@@ -39,7 +39,6 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 PREFIX = "pickled:"
-DIGITS = 8  # hexadecimal digits of the digest in a name
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 """The Python version of pickled code, which no other version can run."""
 
@@ -328,4 +327,4 @@ def _is_importable(module: str) -> bool:
 
 
 def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()[:DIGITS]
+    return hashlib.sha256(data).hexdigest()[:8]

@@ -24,7 +24,6 @@ from remuda.types import Integers, State
 
 Row = npt.NDArray[np.float64]
 
-
 NOTES, NOTE_WORDS = 4, 96
 """Maximum number of an actor's notes about its environment, and the 8-byte words of a note."""
 
@@ -239,7 +238,6 @@ class Scoreboard:
         return self.arrays["episode_totals"].sum(0)
 
     def turns(self) -> float:
-        """Return turns played by all actors."""
         return sum(self.arrays["play"][:, Play.TURNS].tolist())
 
     def played(self) -> Row:

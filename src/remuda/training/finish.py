@@ -103,7 +103,6 @@ class Finish:
         return result
 
     def _save_results(self, result: Result) -> Result:
-        """Save the results; return them with new notes of environments."""
         layout, noted = self.assembly.describe(), result.with_notes(*faults())
         self._try(lambda: self.run.save_summary(summarise(self.config, noted, layout)))
         return noted

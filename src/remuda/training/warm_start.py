@@ -118,10 +118,7 @@ def _learner_state(saved: SavedPolicies, found: Saved) -> tuple[Saved, dict[str,
 
 
 def differences(saved: PolicySpec, spec: PolicySpec) -> Iterator[str]:
-    """Yield the differences that change the meaning of a weight, as text.
-
-    The shapes of parameters are compared if all else is equal.
-    """
+    """Yield the differences that change the meaning of a weight, as text."""
     before, after = _meaning(saved), _meaning(spec)
     if before == after:
         before, after = _shapes(saved), _shapes(spec)

@@ -1,8 +1,6 @@
-"""Births, frozen copies and retirements: carry out a director's commands in one actor.
+"""Births, frozen copies and retirements: the lead carries out a director's commands.
 
-That actor is the lead, the first actor, which owns the population's table in shared memory. A birth
-starts a new policy in an empty slot (row) of the table. A stand-in is a frozen copy that plays for
-a retired policy until the newborn plays.
+A stand-in is a frozen copy that plays for a retired policy until the newborn plays.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """The base class of matchmakers, which choose the policies of each match.
 
-In every match at least one seat goes to a live policy, if a live policy may take one. Frozen
-members (copies, policies of other runs and scripted policies) take a configured share of the other
-seats, regardless of their number. Live policies may also play without learning
-(`Matchmaker.learning_seats`).
+Frozen members (copies, policies of other runs and scripted policies) take a configured share of the
+seats, regardless of their number.
 """
 
 from __future__ import annotations

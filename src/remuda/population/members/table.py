@@ -238,11 +238,7 @@ class Table(Words):
         return self.frozen_weights.read(place, int(self.occupants.identity[place, VERSION]))
 
     def repair(self) -> None:
-        """Repair what a dead actor left half done; called by its successor.
-
-        Half-written copies are removed; removals and moves of ratings are completed. A policy in
-        its last matches stays marked, and the successor empties its slot once it has no seat.
-        """
+        """Repair what a dead actor left half done; called by its successor."""
         occupants = self.occupants
         for place in np.flatnonzero(occupants.sequence % 2 == 1).tolist():
             occupants.remove(place)

@@ -15,7 +15,6 @@ from remuda.system.checkpoint.state import sweep
 
 COORDINATOR = "coordinator"  # the part of a checkpoint for counters and published snapshots
 LONGEST = 80  # characters of a file name, beyond which a checksum replaces the rest
-ROLES = re.compile(r"actor(-\d+)?|coordinator")  # parts of a checkpoint that are no policy's
 
 
 def file_name(name: str) -> str:
@@ -25,7 +24,8 @@ def file_name(name: str) -> str:
     directory: all characters except ASCII letters, digits, `_` and `-` are escaped as in URLs.
     """
     escaped = quote(name, safe="", errors="surrogatepass").replace(".", "%2E").replace("~", "%7E")
-    if ROLES.fullmatch(escaped) or escaped.startswith("-"):
+    is_role = re.fullmatch(r"actor(-\d+)?|coordinator", escaped)
+    if is_role or escaped.startswith("-"):
         escaped = f"%{ord(escaped[0]):02X}{escaped[1:]}"
     if len(escaped) > LONGEST:
         escaped = f"{escaped[:LONGEST]}%{hashlib.sha256(escaped.encode()).hexdigest()[:24]}"

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 Buffer = bytes | memoryview
 
-# the name of a file that is being written, with its writer's process id
-TEMPORARY = re.compile(r"\..+\.(\d{1,9})\.tmp")
 _REST = "state"  # the key in the metadata for everything except the arrays
 _NAMES = {f"float{bits}": f"F{bits}" for bits in (16, 32, 64)} | {"bool": "BOOL"}
 _NAMES |= {f"int{bits}": f"I{bits}" for bits in (8, 16, 32, 64)}
@@ -132,7 +130,7 @@ def sweep(directory: Path) -> None:
     """Remove the temporary files of `write_whole` whose processes were killed."""
     with contextlib.suppress(OSError):
         for entry in os.scandir(directory):
-            match = TEMPORARY.fullmatch(entry.name)
+            match = re.fullmatch(r"\..+\.(\d{1,9})\.tmp", entry.name)  # with a process id
             if match and not psutil.pid_exists(int(match[1])):
                 with contextlib.suppress(OSError):
                     os.unlink(entry.path)

@@ -32,7 +32,6 @@ STOPPING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 EXCEPTION = 70  # exit code after an exception, which its output shows
 REFUSED = 72  # exit code after an error that a restart would repeat: the process is not restarted
 UNGUARDED = 71  # exit code of a child whose script would start another run in it
-LAST_WORDS = 2.0  # seconds without progress after which the rest of the output is dropped
 
 
 def ignore_held_signals() -> None:
@@ -103,7 +102,7 @@ def end(code: int) -> None:
         logging.shutdown()
         atexit._run_exitfuncs()
     with contextlib.suppress(BaseException):
-        output.finish(LAST_WORDS)
+        output.finish(2.0)
     os._exit(code)
 
 

@@ -52,7 +52,6 @@ READ_EARLY = (
 GONE = (errno.EPIPE, errno.ECONNRESET, errno.ECONNREFUSED, errno.ENOTCONN)
 PASSING = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)  # a start may succeed later
 DYING = 1.0  # seconds for a server to die after it has closed its socket
-PAUSE = 0.002  # seconds between two checks for its end
 
 
 class Server:
@@ -91,7 +90,7 @@ class Server:
         """Wait up to `DYING` seconds for the end of a server that has closed its socket."""
         limit = time.monotonic() + DYING
         while self.is_alive and time.monotonic() < limit:
-            time.sleep(PAUSE)
+            time.sleep(0.002)
 
     def last_words(self) -> str:
         """Return the last line of the server's output."""

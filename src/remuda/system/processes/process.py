@@ -26,7 +26,6 @@ from remuda.system.processes.recipe import (
 
 UNKNOWN = 255  # exit code if neither the server nor `waitpid` reported one
 AT_ONCE = 3600.0  # the longest single wait in seconds: `poll` counts milliseconds in 32 bits
-TELLING = 1.0  # seconds for the server to report the exit code of a process that has ended
 
 
 class Server(Protocol):
@@ -75,7 +74,7 @@ class ForkedProcess:
         """Its exit code, or minus the signal that killed it; None while it starts or runs."""
         self._listen()
         if self._code is None and self._descriptor is not None and _is_ready(self._descriptor, 0.0):
-            limit = time.monotonic() + TELLING
+            limit = time.monotonic() + 1.0  # for the server to report the exit code
             while self._code is None and (remaining := limit - time.monotonic()) > 0.0:
                 if not _is_ready(self._reply.fileno(), remaining):
                     break

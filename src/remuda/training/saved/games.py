@@ -155,5 +155,4 @@ def unmeasured(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _made_with(config: Config, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a run's game options, overridden by the user's options."""
     return overlay(unmeasured(config.env.made_with), options)

@@ -316,6 +316,5 @@ class Reference:
 def is_of_run(text: str) -> bool:
     """Return whether a text refers to a run or its policy, and not to a scripted policy."""
     run = Reference.parse(text).run
-    return "/" in text or os.path.isfile(
-        run / "config.yaml"
-    )  # also False for names that are too long
+    # `isfile` is also False for names that are too long.
+    return "/" in text or os.path.isfile(run / "config.yaml")
