@@ -312,7 +312,6 @@ class Assembly:
             view.say(f"wrote {count:,} spans into {path}: open it in https://ui.perfetto.dev")
 
     def describe(self) -> str:
-        """Describe the processes and their placement in one line."""
         names = [spec.name for spec in self.specs]
         described = self.layout.describe(self.config.schedule, names)
         return f"{described}; {self.where}" if self.where else described

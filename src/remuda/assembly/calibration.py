@@ -36,8 +36,6 @@ FEWEST = 32
 time of an update hardly depends on their number."""
 SHORT = 10_000  # agent-steps of a run that usually ends before a trial pays off
 MINIBATCH = 512  # steps in a minibatch above which the cost of a step no longer falls
-MANY_THREADS = 8  # maximum threads to try
-WORTH_A_THREAD = 0.8  # threads are added if they reduce the cost of a step below this share
 
 
 def choose_layout(spec: RunSpec, cores: int | None = None) -> Layout:
@@ -63,11 +61,11 @@ def choose_layout(spec: RunSpec, cores: int | None = None) -> Layout:
             if config.env.num_envs > 1 and config.actor.processes == "auto":
                 costs = _split(spec, seconds / 2, costs)
             layout = make_layout(config, len(specs), costs, devices, cores)
-            spare = 0 if cores else min(spare_cores(layout), MANY_THREADS - 1)
+            spare = 0 if cores else min(spare_cores(layout), 7)
             on_processor = set(layout.devices) == {"cpu"}
             if spare and was_seen and config.learners.threads == "auto" and on_processor:
                 more = measure(spec, seconds, 1 + spare)
-                if 0.0 < more.learn < costs.learn * WORTH_A_THREAD:
+                if 0.0 < more.learn < costs.learn * 0.8:  # else threads are not worth it
                     layout = replace(layout, threads=1 + spare)
         except Exception:
             # The error will occur again in an actor or a learner, which reports it with its log.

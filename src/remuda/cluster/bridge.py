@@ -29,7 +29,6 @@ log = logging.getLogger(__name__)
 
 BRIDGE = "bridge"  # the name of the role
 TICK = 0.02  # usual seconds between two rounds; a round sends all writes since the last one
-AGAIN = 0.1  # seconds between two attempts to reach a node
 BEAT = 1.0  # seconds between two empty frames on an idle link
 
 
@@ -241,7 +240,7 @@ class Bridge:
         """Connect to a node with a lower number; nodes with higher numbers connect to this one."""
         if peer.number > self._me or now < peer.next_try:
             return
-        peer.next_try = now + AGAIN
+        peer.next_try = now + 0.1
         connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         connection.setblocking(False)
         fault = connection.connect_ex(self._addresses[peer.number])

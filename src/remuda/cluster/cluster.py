@@ -22,7 +22,6 @@ from remuda.errors import ConfigError, RemudaError
 from remuda.population.members.imported import Imported
 from remuda.system.checkpoint.store import Checkpoints, Manifest
 
-AGENT = "remuda.cluster.agent:NodeAgent"
 SPARE = 1024  # maximum number of nodes that may join later
 
 
@@ -85,7 +84,7 @@ class Cluster:
 
         def prepare(info: NodeInfo, saved: CheckpointFiles | None = None) -> Call:
             own = replace(recipe, number=info.number, address=info.address)
-            self._nodes.start(info.number, AGENT, (own.packed(),))
+            self._nodes.start(info.number, "remuda.cluster.agent:NodeAgent", (own.packed(),))
             return self._nodes.call(info.number, "prepare", saved, changed)
 
         pending = [(info, prepare(info, saved)) for info in self.infos[1:]]

@@ -130,10 +130,8 @@ def _bytes(array: Array) -> memoryview:
 
 MAGIC = b"remuda-1"
 HELLO = struct.Struct("<8s32s32sqq")  # magic, random bytes, proof, epoch, number of the node
-DRAWN = 32  # random bytes of a link
 CALLS, ANSWERS = b"calls", b"answers"
 GREETING = 10.0  # seconds within which a new connection must send its greeting
-BUFFER = 4 << 20  # requested bytes of the connection's own buffers
 AT_ONCE = 64  # buffers passed to the kernel in one call
 
 
@@ -165,7 +163,7 @@ class Link:
     def __init__(self, connection: socket.socket, me: Identity, peer: int | None = None) -> None:
         connection.setblocking(False)
         for name in ("SO_SNDBUF", "SO_RCVBUF"):
-            connection.setsockopt(socket.SOL_SOCKET, getattr(socket, name), BUFFER)
+            connection.setsockopt(socket.SOL_SOCKET, getattr(socket, name), 4 << 20)
         with contextlib.suppress(OSError):
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._connection, self._me = connection, me
@@ -175,7 +173,7 @@ class Link:
         self.began = self.heard = time.monotonic()  # times of creation and of last received data
         self.sent_bytes = self.received_bytes = self.frames = 0
         # The accepting end sends nothing before the other end has proved that it knows the secret.
-        self._drawn = b"" if peer is None else os.urandom(DRAWN)
+        self._drawn = b"" if peer is None else os.urandom(32)
         self._pending: list[memoryview] = []
         if peer is not None:
             self._pending.append(memoryview(me.hello(CALLS, self._drawn, peer)))

@@ -134,6 +134,5 @@ class Migration:
         return found
 
     def _policies(self, groups: Iterable[int]) -> list[str]:
-        """Return the names of the policies of learner processes."""
         assembly = self._node.assembly
         return [assembly.specs[i].name for group in groups for i in assembly.layout.groups[group]]

@@ -95,7 +95,6 @@ class Placement:
 
     @property
     def nodes(self) -> tuple[int, ...]:
-        """The nodes with a role, and the head."""
         return tuple(sorted({HEAD, *self.homes}))
 
     def roles_of(self, node: int) -> list[int]:

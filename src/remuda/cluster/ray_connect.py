@@ -28,15 +28,14 @@ OLDEST = (2, 40)  # the oldest supported version of Ray, as in the extra of pypr
 REACH_LIMIT = 3.0  # seconds within which a Ray head must answer at the address
 # The first bytes of a gRPC client over HTTP/2 (RFC 9113, section 3.4), with empty settings.
 GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
-# Seconds after which Ray ends this process if Ray's control service is gone; Ray's default is 60.
-NEVER = 10**8
 
 
 def import_ray(local: bool) -> ModuleType:
     """Import Ray, and check its version."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", str(NEVER))
+    # Else Ray would end this process 60 seconds after Ray's control service is gone.
+    os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", str(10**8))
     if local:
         os.environ.update(ENVIRONMENT)
     try:
@@ -161,10 +160,6 @@ def _own_signals() -> Iterator[None]:
                 signal.signal(kind, handler)
 
 
-AGAIN = 1.0  # seconds after which a failed query is repeated
-END = 1.0  # seconds to wait for a running query at the end
-
-
 @dataclass(frozen=True)
 class NodeSnapshot:
     """Ray's list of nodes."""
@@ -211,7 +206,7 @@ class NodePoller:
         self._stopped.set()
         self._queries.put(None)
         if self._thread.ident is not None:
-            self._thread.join(END)
+            self._thread.join(1.0)
 
     def _work(self) -> None:
         while (query := self._queries.get()) is not None:
@@ -222,4 +217,4 @@ class NodePoller:
                 except Exception as error:
                     self.failure = f"{type(error).__name__}: {error}"
                     LOG.info("Ray does not list its nodes: %s", self.failure)
-                    self._stopped.wait(AGAIN)
+                    self._stopped.wait(1.0)

@@ -31,7 +31,6 @@ from remuda.types import RoleStatus
 log = logging.getLogger(__name__)
 
 REACH = 5.0  # seconds to wait for nodes while roles move
-START = 60.0  # seconds within which a node must accept the request to start its roles
 GONE = "is gone"  # description of a node that is known to be lost
 GLANCE = 0.002  # seconds between two checks while waiting
 
@@ -72,7 +71,7 @@ class ClusterRuntime:
     def start(self, stopped: Callable[[], bool], ready: Callable[[], None] = lambda: None) -> None:
         compiling = Progress(self._news.append)
         self._local.spawn()
-        self._wait_for(self._call_all("start", self.placement, self._addresses), START)
+        self._wait_for(self._call_all("start", self.placement, self._addresses), 60.0)
         while not stopped():
             self._look(0.05)
             members = self._members.values()

@@ -106,8 +106,10 @@ class Stores:
             if self._learns_at(placement, policy) == to:
                 parts.append(self._words(placement, name, (ring.ROOM_WANTED,), at=home))
         turns, board = [int(Play.TURNS)], self.scoreboard.arrays["play"]
-        if home == HEAD:  # the head forwards the turns of actors on other nodes
-            parts += [(board[actor], turns) for actor in self._others(placement, to)]
+        if home == HEAD and to in placement.actors:
+            # The head forwards the turns of actors on other nodes.
+            others = [actor for actor, at in enumerate(placement.actors) if at != to]
+            parts += [(board[actor], turns) for actor in others]
         parts += self._population_words(placement, home, to)
         if self.in_turns:
             if placement.actors[0] == home and to in placement.learners:
@@ -180,11 +182,6 @@ class Stores:
             parts += [(board["mark"], ALL)]
             parts += [(self.changes.words[name], ALL) for name in ("values", "revision")]
         return Words([(array, where) for array, where in parts if where != []])
-
-    def _others(self, placement: Placement, node: int) -> list[int]:
-        if node not in placement.actors:
-            return []
-        return [actor for actor, at in enumerate(placement.actors) if at != node]
 
     def _learns_at(self, placement: Placement, policy: int) -> int:
         return placement.learners[self.learner_of(policy)]

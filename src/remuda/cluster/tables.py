@@ -23,7 +23,6 @@ from remuda.system.memory.atomic import fence_acquire, fence_release, load, stor
 from remuda.types import Array, Integers
 
 RESULTS = ("records", "places", "returns", "metrics")
-AT_ONCE = 2048  # results in a frame
 FOR_FOLLOWERS = ("numbers", "pairs", "recent", "clear")
 FOR_ALL = ("identity", "leaving", "hyperparameters", "sequence")
 
@@ -120,7 +119,7 @@ class ShardOut:
     def add(self, frame: Frame, actor: int) -> bool:
         written = self._shard.word(WRITTEN)
         self._sent = max(self._sent, written - self._shard.size)
-        count = min(written - self._sent, AT_ONCE)
+        count = min(written - self._sent, 2048)
         if count > 0:
             rows = np.arange(self._sent, self._sent + count) % self._shard.size
             results = [self._shard.arrays[name][rows] for name in RESULTS]

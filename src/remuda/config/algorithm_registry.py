@@ -105,21 +105,18 @@ def find_algorithm(name: str) -> AlgorithmEntry:
         raise ConfigError(f"algorithm {name}: the class has no {' and no '.join(missing)}")
     found: Any = kind
     like: AlgorithmEntry = BUILT_IN[found.section]
+    # Only floats may change during training, since integers may be shapes.
+    numbers = [name for name, default in found.settings.items() if isinstance(default, float)]
     return AlgorithmEntry(
         name,
         name,
         takes,
         like.section,
         (*like.presets, found.preset),
-        (*like.hyperparameters, *(f"settings.{name}" for name in _numbers(found.settings))),
+        (*like.hyperparameters, *(f"settings.{name}" for name in numbers)),
         found.settings,
         tuple(found.unused),
         found.samples,
         masks=found.masks,
         own=True,
     )
-
-
-def _numbers(settings: Mapping[str, Any]) -> list[str]:
-    """Return the settings that may change during training: floats, since integers may be shapes."""
-    return [name for name, default in settings.items() if isinstance(default, float)]

@@ -163,7 +163,11 @@ def _check(node: Any, sizes: dict[int, int], around: frozenset[int] = frozenset(
     if id(node) in sizes:
         return sizes[id(node)]
     if isinstance(node.value, str):
-        _check_text(node)
+        if HALF_CHARACTER.search(node.value):
+            raise RefusedYAMLError(
+                f"{_line(node)}: {ascii(node.value)[:40]} holds half of a character (a surrogate); "
+                "write the whole one"
+            )
         sizes[id(node)] = 1
         return 1
     parts = node.value
@@ -178,14 +182,6 @@ def _check(node: Any, sizes: dict[int, int], around: frozenset[int] = frozenset(
             "is meant"
         )
     return size
-
-
-def _check_text(node: Any) -> None:
-    if HALF_CHARACTER.search(node.value):
-        raise RefusedYAMLError(
-            f"{_line(node)}: {ascii(node.value)[:40]} holds half of a character (a surrogate); "
-            "write the whole one"
-        )
 
 
 def _check_keys(node: Any) -> None:

@@ -33,7 +33,6 @@ SNAPSHOTS = Only(
     "league",
 )
 MIXED = Only(needs="population.matchmaker mixed")
-LEAGUE = Only(needs="population.matchmaker league")
 PRIORITIZED = Only(
     when=lambda config: config.population.deals("prioritized"),
     needs="population.matchmaker prioritized, or a share of it in population.shares",
@@ -211,7 +210,7 @@ class PopulationConfig(Section):
     `prioritized`, `random` and `verification`, adding up to 1."""
     policy_shares: Annotated[dict[str, dict[str, Share]], MIXED] = {}
     """`mixed`: overrides of `shares` for single policies."""
-    league: Annotated[LeagueConfig, LEAGUE] = LeagueConfig()
+    league: Annotated[LeagueConfig, Only(needs="population.matchmaker league")] = LeagueConfig()
     """Members of a league, and when they are copied."""
     memory: Annotated[
         PositiveFloat | None,

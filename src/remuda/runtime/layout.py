@@ -14,8 +14,6 @@ from remuda.config import Config
 from remuda.errors import ConfigError
 
 PROCESS_MEMORY = 800 * 2**20  # estimated bytes of a process: the interpreter, torch, its arrays
-NICE = 3  # niceness of learners if cores are scarce; gives half of an actor's processor time
-NICEST = 19  # the highest niceness of the kernel
 # For a population, `auto` considers several actors if an agent-step takes at least this many
 # seconds: their communication then costs little by comparison.
 SLOW = 100e-6
@@ -136,10 +134,11 @@ def niceness(
     base = config.learners.nice
     if base == "auto":
         roles = len(layout.copies) + len(layout.groups) if here is None else len(here)
-        base = 0 if roles <= _cores() else NICE
+        base = 0 if roles <= _cores() else 3  # 3 gives half of an actor's processor time
     means = [sum(priorities[i] for i in group) / len(group) for group in layout.groups]
     steps = [round(math.log(max(means) / mean) / math.log(1.25)) for mean in means]
-    return [0] * len(layout.copies) + [min(base + step, max(base, NICEST)) for step in steps]
+    highest = max(base, 19)  # the kernel allows at most 19
+    return [0] * len(layout.copies) + [min(base + step, highest) for step in steps]
 
 
 def parts_at_once(layout: Layout, here: Collection[int] | None = None) -> int:

@@ -136,7 +136,6 @@ class ProcessRuntime(Runtime):
 
     @property
     def is_ready(self) -> bool:
-        """True once every role is ready to work."""
         return all(self._control.state(c.index) in (RUNNING, DONE) for c in self._children)
 
     @property
@@ -144,7 +143,6 @@ class ProcessRuntime(Runtime):
         return sum(child.compiled(self._control) for child in self._children)
 
     def go(self) -> None:
-        """Let the roles work; all are ready."""
         for child in self._children:  # before any work can fail
             child.was_ready = True
         self._control.go()

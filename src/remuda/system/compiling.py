@@ -44,11 +44,8 @@ class CompileListener(event.Listener):
             self._is_telling = False
 
 
-EVERY = 5.0  # seconds between two messages on the progress of compiling
-
-
 class Progress:
-    """A periodic report of the number of compiled functions."""
+    """A report of the number of compiled functions, at most every five seconds."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
@@ -59,7 +56,7 @@ class Progress:
         if compiled > self._reported and time.monotonic() >= self._due:
             so_far = "" if compiled == 1 else f", {compiled} functions so far"
             self._say(f"compiling, once for this installation{so_far}")
-            self._reported, self._due = compiled, time.monotonic() + EVERY
+            self._reported, self._due = compiled, time.monotonic() + 5.0
 
 
 @contextmanager

@@ -25,8 +25,6 @@ from remuda.system.checkpoint.state import write_whole
 from remuda.system.checkpoint.store import Manifest, differences
 from remuda.system.loading import with_digests_of
 
-ACTOR = "actor"  # the part of a checkpoint that the first actor writes
-
 
 @dataclass(frozen=True)
 class Resumed:
@@ -115,7 +113,7 @@ def _inexact(before: Config, config: Config, run: RunDirectory, found: Manifest)
         why = "the checkpoint lacks the first steps of unfinished episodes (checkpoint.replay)"
     elif not found.exact:
         why = f"the schedule was {before.schedule}"
-    elif run.checkpoints.read(found.number, ACTOR)["world"] is None:
+    elif run.checkpoints.read(found.number, "actor")["world"] is None:
         why = f"environments of {config.game} cannot be saved in mid-episode"
         if before.env.workers > 1:
             why = "worker processes cannot save their environments in mid-episode (env.workers)"

@@ -249,7 +249,6 @@ class Lifecycle:
                 self._let_go(copied)
 
     def _can_do_without(self, ref: PolicyRef, matchmaker: Matchmaker) -> bool:
-        """Return whether the others suffice for matches, both with and without frozen members."""
         least = len(self._roster.dealt_seats) if self._once else 1
         return can_do_without(self._population.members, ref, matchmaker, least)
 

@@ -20,9 +20,6 @@ from remuda.population.roster import Roster
 from remuda.system.memory.atomic import fence_acquire, load
 from remuda.types import Array, Bools, Floats, Integers
 
-GLANCE = 0.001
-"""Seconds between two polls by a starting follower while the table is being changed."""
-
 
 class FollowingLeague(Dealer):
     """The dealer of a follower's environment copies, from the members in the lead's table.
@@ -53,7 +50,7 @@ class FollowingLeague(Dealer):
         self._identity: Integers = np.full_like(identity, NO_POLICY)
         self._there: Bools = np.zeros(len(identity), np.bool_)
         while self._look(None) is None:
-            time.sleep(GLANCE)
+            time.sleep(0.001)  # the table is being changed
         matchmaker.begin_at(self.shard.word(PROPOSED))
 
     def deal(self, over: Bools) -> None:

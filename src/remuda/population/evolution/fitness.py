@@ -75,9 +75,6 @@ class Fitness:
         return float(special.stdtr(sum(squares) ** 2 / inverse_freedom, -ratio))
 
 
-ROUNDING = 1e-7  # relative rounding error of returns, which are float32
-
-
 class FitnessEstimate(NamedTuple):
     """A policy's fitness in one objective, with its uncertainty."""
 
@@ -171,7 +168,7 @@ def _estimate(
     mean = (now[total] - before[total]) / games
     squares = (now[square] - before[square]) / games
     variance = max(squares - mean**2, 0.0) * games / (games - 1.0)
-    error = max(math.sqrt(variance / matches), ROUNDING * abs(mean))
+    error = max(math.sqrt(variance / matches), 1e-7 * abs(mean))  # returns are float32
     value = -mean if objective.endswith(":min") else mean
     return FitnessEstimate(value, error, max(matches - 1.0, 1.0))
 

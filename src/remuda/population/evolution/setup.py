@@ -145,20 +145,17 @@ def check_evolution(
             raise ConfigError(f"{NUMBERS}.{error}") from None
     by_policy = kinds_of(config, specs, roster)
     _check_objectives(config, by_policy, roster, episode_metrics)
-    _check_kinds(list(by_policy.values()), config.population.evolution)
-    if config.population.evolution.networks == "any":
-        _check_networks(specs, by_policy)
-    _check_places(config, roster)
-
-
-def _check_kinds(kinds: Sequence[Hashable], evolution: EvolutionConfig) -> None:
-    if len(set(kinds)) == len(kinds):
+    evolution = config.population.evolution
+    if len(set(by_policy.values())) == len(by_policy):
         more = " (but for widths and numbers of layers)" * (evolution.networks == "any")
         raise ConfigError(
             f"population.evolution.every: no two policies have the same network{more} and algorithm"
             + (" and take the same seats" if evolution.among == "seats" else "")
             + ", so no policy can replace another; make some equal, or leave it out"
         )
+    if config.population.evolution.networks == "any":
+        _check_networks(specs, by_policy)
+    _check_places(config, roster)
 
 
 def _check_networks(specs: Sequence[PolicySpec], kinds: Mapping[str, Hashable]) -> None:

@@ -40,7 +40,6 @@ from remuda.types import Array, Bools, Integers
 
 UNKNOWN = 1 << 32  # the index of a name that is not in the file
 LONGEST_HEADER = 1 << 24
-MOST_SEATS = 1 << 16
 
 
 class Header(NamedTuple):
@@ -59,7 +58,7 @@ def parse_header(line: bytes) -> Header:
         raise ValueError("it is nested too deeply") from None
     names, seats, numbers = found["policies"], found["seats"], found.get("numbers", [])
     texts = isinstance(numbers, list) and all(isinstance(name, str) for name in names + numbers)
-    if not texts or not 0 < seats <= MOST_SEATS:
+    if not texts or not 0 < seats <= 1 << 16:
         raise ValueError("it does not hold policies and seats")
     return Header(tuple(names), seats, tuple(numbers))
 

@@ -14,8 +14,6 @@ from remuda.population.matchmaking.matchmaker import Matchmaker, draw_uniformly
 from remuda.population.matchmaking.seating import Seating, seat_all
 from remuda.types import Array, Bools, Integers
 
-GROUPS = 20  # groups of equals to try before policies are seated regardless of rating
-
 
 class SimilarRatings(Matchmaker):
     """A matchmaker of equals: if possible, ratings in a match differ by at most the window.
@@ -43,8 +41,8 @@ class SimilarRatings(Matchmaker):
         live = learns[order]
         first = np.flatnonzero(live if live.any() else ~live)
         player = int(first[rng.integers(len(first))])
-        # Of so few members there is only one group.
-        for _ in range(GROUPS if len(members) > self.num_seats else 1):
+        # Of few members there is only one group.
+        for _ in range(20 if len(members) > self.num_seats else 1):
             group = self._draw_group(ratings[order], live, player, rng)
             seating = seat_all([members[order[i]] for i in group], self.num_seats, rng)
             if seating:

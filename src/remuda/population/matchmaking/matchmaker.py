@@ -24,7 +24,6 @@ from remuda.system.checkpoint.fitting import whole
 from remuda.types import State
 
 BySeat = list[tuple[Member, ...]]
-DRAWN = 4096  # trial matches to estimate shares of seats
 
 
 class ForLearner(Protocol):
@@ -74,7 +73,6 @@ class Matchmaker(ABC):
         return matches
 
     def refuse_empty_seats(self, population: Population) -> None:
-
         def find() -> int | None:
             return next((s for s in self.dealt_seats if not population.for_seat(s)), None)
 
@@ -94,7 +92,7 @@ class Matchmaker(ABC):
             return {member.ref.policy: self.num_seats / len(learning) for member in learning}
         dealer = copy.deepcopy(self)
         cycle = len(learning) * self.num_seats  # the period of a matchmaker that takes turns
-        drawn = -(-DRAWN // cycle) * cycle
+        drawn = -(-4096 // cycle) * cycle
         matches = dealer.propose(population, Ledger(population), drawn, np.random.default_rng(0))
         seated = Counter(
             ref.policy

@@ -77,7 +77,6 @@ class BirthOrders:
         return self._weights[policy]["newborn"].copy()
 
     def put_weights(self, place: int, weights: Floats) -> int:
-        """Write the weights of the next newborn; returns their digest."""
         held = self._weights[self._policies[place]]["newborn"]
         held[...] = weights
         return zlib.crc32(held.tobytes())

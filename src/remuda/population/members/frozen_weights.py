@@ -70,7 +70,6 @@ class FrozenWeights:
         return zlib.crc32(held["weights"][row].tobytes())
 
     def read(self, place: int, version: int) -> Snapshot:
-        """Return a copy of the weights in a slot, labelled with `version`."""
         if place in self._places.imported:
             at = self._places.imported.index(place)
             own: Floats = self._imported[at]["weights"][0].copy()

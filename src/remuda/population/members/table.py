@@ -80,7 +80,6 @@ from remuda.types import Array, Floats, Integers, State
 Row = list[float]  # a member's numbers, in the columns `GAMES` and so on
 MemberRow = tuple[PolicyRef, PolicyRef | None, int, int, Row]
 """A member, its parent, its birth, its slot and its numbers."""
-TRIES = 1000
 
 
 class Table(Words):
@@ -234,7 +233,6 @@ class Table(Words):
         return digest
 
     def snapshot(self, place: int) -> Snapshot:
-        """Return the weights of the frozen copy or imported member in a slot."""
         return self.frozen_weights.read(place, int(self.occupants.identity[place, VERSION]))
 
     def repair(self) -> None:
@@ -333,7 +331,7 @@ class Table(Words):
 
     def _copy_whole(self, place: int, weights: Floats, identity: Array) -> bool:
         """Copy the weights in a slot; return False if each try found the slot being written."""
-        for _ in range(TRIES):
+        for _ in range(1000):
             before = load(self.occupants.sequence, place)
             self.frozen_weights.copy_into(place, weights)
             identity[place] = self.occupants.identity[place]

@@ -124,12 +124,10 @@ def read_checked(path: Path, check: Callable[[object], D], missing: str) -> D:
 @cache
 def kinds_of(record: type) -> Kinds:
     """Return the allowed types of a dataclass's fields; contents of containers are not checked."""
+    in_json: Mapping[Any, tuple[type, ...]] = {float: NUMBER, Mapping: (dict,)}
     kinds = {}
     for name, annotation in get_type_hints(record).items():
         parts = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
         plain = [get_origin(part) or part for part in parts]
-        kinds[name] = tuple(kind for part in plain for kind in _IN_JSON.get(part, (part,)))
+        kinds[name] = tuple(kind for part in plain for kind in in_json.get(part, (part,)))
     return kinds
-
-
-_IN_JSON: Mapping[Any, tuple[type, ...]] = {float: NUMBER, Mapping: (dict,)}

@@ -19,8 +19,6 @@ from typing import Any
 
 from remuda.system.memory.descriptors import explained
 
-ONE = (1).to_bytes(8, sys.byteorder)
-
 
 class Wakeup:
     """A wake-up of one waiting process; any process may ring it.
@@ -43,7 +41,7 @@ class Wakeup:
                     _descriptors = _pipe()
         self._descriptors = _descriptors
         self._read, self._write = _descriptors[0], _descriptors[-1]
-        self._ring = ONE if len(_descriptors) == 1 else b"\0"
+        self._ring = (1).to_bytes(8, sys.byteorder) if len(_descriptors) == 1 else b"\0"
         for descriptor in _descriptors:
             weakref.finalize(self, os.close, descriptor)
         self._poll = select.poll()

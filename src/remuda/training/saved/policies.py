@@ -201,7 +201,6 @@ class SavedPolicies:
         return self._live[name]
 
     def learning(self, name: str, version: int) -> Saved | None:
-        """Find a version of a learning policy, or None."""
         saved = self._learning(name)
         return next((each for each in saved if each.player.snapshot.version == version), None)
 
