@@ -61,7 +61,7 @@ def choose_layout(spec: RunSpec, cores: int | None = None) -> Layout:
             if config.env.num_envs > 1 and config.actor.processes == "auto":
                 costs = _split(spec, seconds / 2, costs)
             layout = make_layout(config, len(specs), costs, devices, cores)
-            spare = 0 if cores else min(spare_cores(layout), 7)
+            spare = 0 if cores else min(spare_cores(layout), 7)  # at most eight threads
             on_processor = set(layout.devices) == {"cpu"}
             if spare and was_seen and config.learners.threads == "auto" and on_processor:
                 more = measure(spec, seconds, 1 + spare)

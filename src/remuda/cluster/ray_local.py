@@ -43,7 +43,6 @@ SYSTEM = {
     "health_check_timeout_ms": 5000,
     "health_check_failure_threshold": 3,
 }
-LONGEST_DIRECTORY = 40  # characters; paths of Ray's sockets may have at most 107
 
 
 class LocalNodes:
@@ -148,7 +147,7 @@ def keep(settings_text: str) -> NoReturn:
         set_child_subreaper = 36
         ctypes.CDLL(None).prctl(set_child_subreaper, 1, 0, 0, 0)
     usual = tempfile.gettempdir()
-    base = usual if len(usual) < LONGEST_DIRECTORY - 20 else "/tmp"
+    base = usual if len(usual) < 20 else "/tmp"  # paths of sockets may have 107 characters
     directory = tempfile.mkdtemp(prefix="remuda-ray-", dir=base)
     sessions: list[int] = []
     try:

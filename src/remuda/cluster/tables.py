@@ -119,7 +119,7 @@ class ShardOut:
     def add(self, frame: Frame, actor: int) -> bool:
         written = self._shard.word(WRITTEN)
         self._sent = max(self._sent, written - self._shard.size)
-        count = min(written - self._sent, 2048)
+        count = min(written - self._sent, 2048)  # results in a frame
         if count > 0:
             rows = np.arange(self._sent, self._sent + count) % self._shard.size
             results = [self._shard.arrays[name][rows] for name in RESULTS]

@@ -191,7 +191,10 @@ def _check_keys(node: Any) -> None:
     for key, value in node.value:
         if not isinstance(key, yaml.ScalarNode):
             continue
-        before = first.setdefault((key.tag, _spelled(key)), key)
+        text: str = key.value
+        if key.tag == WHOLE:  # without leading zeros and underscores
+            text = text[: text.startswith("-")] + text.replace("_", "").lstrip("+-0")
+        before = first.setdefault((key.tag, text), key)
         if before is not key and key.tag != MERGE:
             raise RefusedYAMLError(
                 f"{_line(key)}: the key {key.value} is in {_line(before)} already, and one of "
@@ -203,14 +206,6 @@ def _check_keys(node: Any) -> None:
                 f"{_line(value)}: {key.value} is a number of {len(value.value):,} digits, which "
                 "are too many for any key"
             )
-
-
-def _spelled(key: Any) -> str:
-    """Return a key's text; for an integer, without leading zeros and underscores."""
-    word: str = key.value
-    if key.tag != WHOLE:
-        return word
-    return word[: word.startswith("-")] + word.replace("_", "").lstrip("+-0")
 
 
 def _line(node: Any) -> str:

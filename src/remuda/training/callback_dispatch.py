@@ -28,7 +28,6 @@ from remuda.system.user_errors import where_raised
 log = logging.getLogger(__name__)
 
 NAMES = tuple(name for name in vars(Callback) if name.startswith("on_"))
-SLOW = 1.0  # a callback that takes this many seconds is reported once
 FAILURES = (Exception, SystemExit, KeyboardInterrupt)
 """Exceptions of callbacks, all of which end the run cleanly."""
 
@@ -149,7 +148,7 @@ class Events:
                 self._watch(_name_of(callback), event, time.monotonic() - begun)
 
     def _watch(self, name: str, event: str, seconds: float) -> None:
-        if seconds < SLOW or (name, event) in self._slow:
+        if seconds < 1.0 or (name, event) in self._slow:
             return
         self._slow.add((name, event))
         stopped = "logged, saved or restarted"

@@ -29,8 +29,6 @@ from remuda.training.callback_dispatch import Events
 
 log = logging.getLogger(__name__)
 
-HEADER = 8_192  # bytes of a weights file without the weights and the names of the policies
-
 
 @dataclass(frozen=True)
 class FinishHooks:
@@ -64,7 +62,7 @@ class Finish:
     def hold_room(self) -> None:
         """Reserve disk space for the final weights and the results."""
         snapshots = self.assembly.snapshots()
-        metadata = HEADER + sum(len(name) + 1 for name in snapshots)
+        metadata = 8_192 + sum(len(name) + 1 for name in snapshots)  # a header and the names
         self.run.reserve.hold(sum(s.weights.nbytes + metadata for s in snapshots.values()))
 
     def save_weights(self) -> None:

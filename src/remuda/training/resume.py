@@ -92,7 +92,11 @@ def find_checkpoint(
         saved = run.checkpoints.read(found.number, COORDINATOR)
         with run.checkpoints.restoring(COORDINATOR):
             set_back = _set_back(config, saved, policies, explicit_keys, noted)
-    hyperparameters = _hyperparameters(before, config, policies)
+    hyperparameters: dict[str, dict[str, float]] = {}
+    for policy in policies:
+        old, new = (values_of(each.policy_of(policy)) for each in (before, config))
+        differing = {name: value for name, value in new.items() if old.get(name) != value}
+        hyperparameters[policy] = differing
     changed = list(changes(before, config))
     for policy, (name, live, value) in set_back:
         if name not in hyperparameters[policy]:
@@ -214,16 +218,6 @@ def _before(config: Config, run: RunDirectory, found: Manifest) -> Config:
     rest = {name: getattr(plain, name) for name in Config.model_fields if name not in found.config}
     env = made.env.model_copy(update={"workers": plain.env.workers, "check": plain.env.check})
     return made.model_copy(update={**rest, "env": env})  # not validated, only compared
-
-
-def _hyperparameters(
-    before: Config, after: Config, policies: Sequence[str]
-) -> dict[str, dict[str, float]]:
-    found = {}
-    for policy in policies:
-        old, new = (values_of(config.policy_of(policy)) for config in (before, after))
-        found[policy] = {name: value for name, value in new.items() if old.get(name) != value}
-    return found
 
 
 def _set_back(

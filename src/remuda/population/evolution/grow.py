@@ -22,7 +22,6 @@ from remuda.population.evolution.weights import WeightLayout, warm_start
 from remuda.types import Array, Floats
 
 HIDDEN = re.compile(r"((?:.*_)?hidden)(\d+)\.weight")  # tower (stack of layers), layer number
-IN = ("weight", "weight_sigma")  # tensors of a layer that multiply its inputs
 
 
 def network_family(spec: PolicySpec) -> tuple[object, ...]:
@@ -68,7 +67,7 @@ def grow(weights: Array, parent: WeightLayout, fresh: Array, child: WeightLayout
     for name, tensor in tensors.items():
         shape = parent_shapes.get(name, ())
         resized = len(shape) == tensor.ndim and shape != tensor.shape
-        if resized and name.rpartition(".")[2] in IN:
+        if resized and name.rpartition(".")[2] in ("weight", "weight_sigma"):
             _silence(tensor, shape, child.blocks(name))
     for tower, (before, after) in _depths(parent, child).items():
         if before < after:

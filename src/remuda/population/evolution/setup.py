@@ -82,9 +82,6 @@ def selection(config: EvolutionConfig) -> Select:
     return select
 
 
-NUMBERS = "population.evolution.numbers"
-
-
 def numbers_of(config: EvolutionConfig) -> tuple[Evolvable, ...]:
     return tuple(Evolvable(name, n.low, n.high, n.log) for name, n in config.numbers.items())
 
@@ -142,7 +139,7 @@ def check_evolution(
         try:
             check_numbers(numbers, spec.config)
         except ConfigError as error:
-            raise ConfigError(f"{NUMBERS}.{error}") from None
+            raise ConfigError(f"population.evolution.numbers.{error}") from None
     by_policy = kinds_of(config, specs, roster)
     _check_objectives(config, by_policy, roster, episode_metrics)
     evolution = config.population.evolution

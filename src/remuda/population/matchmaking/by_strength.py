@@ -41,7 +41,7 @@ class SimilarRatings(Matchmaker):
         live = learns[order]
         first = np.flatnonzero(live if live.any() else ~live)
         player = int(first[rng.integers(len(first))])
-        # Of few members there is only one group.
+        # Try several groups of equals; of so few members there is only one.
         for _ in range(20 if len(members) > self.num_seats else 1):
             group = self._draw_group(ratings[order], live, player, rng)
             seating = seat_all([members[order[i]] for i in group], self.num_seats, rng)

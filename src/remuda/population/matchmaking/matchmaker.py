@@ -92,7 +92,7 @@ class Matchmaker(ABC):
             return {member.ref.policy: self.num_seats / len(learning) for member in learning}
         dealer = copy.deepcopy(self)
         cycle = len(learning) * self.num_seats  # the period of a matchmaker that takes turns
-        drawn = -(-4096 // cycle) * cycle
+        drawn = -(-4096 // cycle) * cycle  # trial matches, whole cycles
         matches = dealer.propose(population, Ledger(population), drawn, np.random.default_rng(0))
         seated = Counter(
             ref.policy

@@ -17,7 +17,6 @@ Seating = tuple[PolicyRef, ...]
 Who = TypeVar("Who", bound=Hashable)
 
 DRAWS = 8  # seatings drawn with independent seats
-FILLS = 4  # seatings filled seat after seat if each of these has a repetition
 
 
 def draw_different(
@@ -37,7 +36,7 @@ def draw_different(
         seating = [members[i] for members, i in zip(able, drawn, strict=True)]
         if len(set(seating)) == len(seating):
             return seating
-    for _ in range(FILLS):
+    for _ in range(4):  # until no member sits twice
         seated: dict[int, Who] = {}
         draws = rng.random(len(able)).tolist()
         for seat in sorted(rng.permutation(len(able)).tolist(), key=counts.__getitem__):

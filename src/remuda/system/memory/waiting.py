@@ -38,7 +38,9 @@ class Wakeup:
                 if hasattr(os, "eventfd"):
                     _descriptors = (os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK),)
                 else:
-                    _descriptors = _pipe()
+                    _descriptors = os.pipe()
+                    for descriptor in _descriptors:
+                        os.set_blocking(descriptor, False)
         self._descriptors = _descriptors
         self._read, self._write = _descriptors[0], _descriptors[-1]
         self._ring = (1).to_bytes(8, sys.byteorder) if len(_descriptors) == 1 else b"\0"
@@ -86,10 +88,3 @@ class Wakeup:
 
 def _attach(*descriptors: Any) -> Wakeup:
     return Wakeup(tuple(descriptor.detach() for descriptor in descriptors))
-
-
-def _pipe() -> tuple[int, ...]:
-    descriptors = os.pipe()
-    for descriptor in descriptors:
-        os.set_blocking(descriptor, False)
-    return descriptors

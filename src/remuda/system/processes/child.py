@@ -102,7 +102,7 @@ def end(code: int) -> None:
         logging.shutdown()
         atexit._run_exitfuncs()
     with contextlib.suppress(BaseException):
-        output.finish(2.0)
+        output.finish(2.0)  # seconds without progress
     os._exit(code)
 
 

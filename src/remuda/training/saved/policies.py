@@ -26,11 +26,6 @@ ALL, FROZEN = "all", "frozen"
 """`RUN:all`: all policies of a run; `RUN:all@frozen`: all its fixed members."""
 CHECKPOINT = "checkpoint-"
 """Prefix of a checkpoint's number in a version: `RUN:policy@checkpoint-7`."""
-HOW = (
-    "name it RUN:policy, with @VERSION (of a frozen copy or a checkpoint), @best, @final or "
-    f"@{CHECKPOINT}N appended for weights other than the newest saved ones, or @{LIVE} for "
-    "those that a run plays with now"
-)
 SAVED = f"leave out @{LIVE} to use the newest weights that it saved"
 
 
@@ -264,7 +259,11 @@ class Reference:
         number = self.which.removeprefix(CHECKPOINT)
         if self.which.startswith(CHECKPOINT) and number.isdecimal():
             return saved.find(name, int(number))
-        raise UsageError(f"{self.text}: {self.which!r} is no version; {HOW}")
+        raise UsageError(
+            f"{self.text}: {self.which!r} is no version; name it RUN:policy, with @VERSION (of a "
+            f"frozen copy or a checkpoint), @best, @final or @{CHECKPOINT}N appended for weights "
+            f"other than the newest saved ones, or @{LIVE} for those that a run plays with now"
+        )
 
     def find_learned(self, saved: SavedPolicies, default: str = "") -> Saved:
         """Find the policy as `find` does, but refuse a policy that never learned."""
