@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 
@@ -23,8 +23,6 @@ from remuda.system.memory.atomic import warm_up
 from remuda.system.scoreboard import EpisodeTotals, Play, Row
 from remuda.system.timeline import Span, Timeline
 from remuda.types import Bools, Floats, Integers, State, TurnResult
-
-SETTLING = 0.01  # seconds between checks for results of other actors, once all turns are played
 
 
 @njit(cache=True)
@@ -150,7 +148,7 @@ class Actor:
         """Sleep until all rings have room; stop waiting for a learner that makes no progress."""
         if self._played_out:
             if not self.done:
-                time.sleep(min(SETTLING, timeout))
+                time.sleep(min(0.01, timeout))  # then check again for results of other actors
             return
         began = time.perf_counter()
         left_behind = self._backpressure.wait(timeout, interrupted)
@@ -249,21 +247,17 @@ class Actor:
 
     @section(Play.SECONDS_WRITE, Span.WRITE)
     def _write_outcome(self, result: TurnResult) -> None:
-        """Count and write the outcome of a turn; start new episodes in finished copies."""
         any_over = self._count_turn(result, self._play)
         self.seats.outcome(result)
         if len(self.env.notes) != self._noted:
-            self._report_notes(self.env.notes)
+            self._noted = len(self.env.notes)
+            if self._on_note is not None:
+                for key, message in self.env.notes.items():
+                    self._on_note(key, message)
         if any_over:
             self._close_episodes(result)
             self._reset()
             self._begin_episodes()
-
-    def _report_notes(self, notes: Mapping[str, str]) -> None:
-        self._noted = len(notes)
-        if self._on_note is not None:
-            for key, message in notes.items():
-                self._on_note(key, message)
 
     def _begin(self) -> None:
         """Start the first episodes, and compile everything with a dummy turn."""

@@ -197,7 +197,6 @@ class FixedSeats(Seats):
             batch.decide()
 
     def act(self, agent: int) -> None:
-        """Let a scripted policy, if any, choose; apply the agent's actions to the environment."""
         actions = self._arrays_of[agent].chosen(agent)
         if self._scripted is not None:
             actions = self._scripted.chosen(agent, self._observations[agent], actions)
@@ -316,7 +315,6 @@ class FixedSeats(Seats):
 
 
 def _rings_are_neighbours(one: Experience | None, two: Experience | None) -> bool:
-    """Return whether both are None, or the second's ring follows the first's in a block."""
     if one is None or two is None:
         return one is two
     return one.block is two.block and one.index + 1 == two.index

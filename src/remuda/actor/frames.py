@@ -1,7 +1,4 @@
-"""Frame stacking: the last observations of a stream are one network input.
-
-A *stream* is one agent of one environment copy.
-"""
+"""Frame stacking: the last observations of a stream (one agent of one copy) are one input."""
 
 from __future__ import annotations
 

@@ -141,7 +141,8 @@ class MatchSeats(StreamSeats):
     def begin(self, over: Bools) -> None:
         self.league.deal(over)
         self._deal()
-        self._shared.begin(over, self._shares())
+        hyperparameters = self.league.table.hyperparameters
+        self._shared.begin(over, hyperparameters.by_seat("share_rewards", self.league.seated))
         self._fresh |= over
         self._any_fresh = True
         self._forget_copies(over)
@@ -192,7 +193,6 @@ class MatchSeats(StreamSeats):
         )
 
     def lasting(self) -> State:
-        """Return the state that a later actor can use with new matches."""
         return {"league": self.league.state()}
 
     def restore_lasting(self, state: State) -> None:
@@ -207,9 +207,6 @@ class MatchSeats(StreamSeats):
             for agent, place in enumerate(self.league.seated[env])
             if agent not in reserved
         }
-
-    def _shares(self) -> Floats:
-        return self.league.table.hyperparameters.by_seat("share_rewards", self.league.seated)
 
     def _load(self, place: int, snapshot: Snapshot) -> None:
         for policy_group in self.policy_groups:
@@ -227,14 +224,12 @@ class MatchSeats(StreamSeats):
         return Snapshot(weights, version, self._steps[policy], epsilon)
 
     def published(self, policy: str) -> Snapshot:
-        """Return the last published weights of a policy, with its training state."""
         if self._parents is None:
             return self.look(policy)
         found = self._parents.newest(policy, training=True)
         return replace(found, weights=found.weights.copy())  # the reader reuses its array
 
     def draw(self, policy: str, generation: int) -> Floats:
-        """Return initial weights [size], random or from `init_from`."""
         policy_group, _ = self._group_of(policy)
         if self._initial is not None:
             found = self._initial.weights(policy, layout_size(policy_group.stack.network.shapes))
@@ -243,7 +238,6 @@ class MatchSeats(StreamSeats):
         return self._random(policy_group, policy, generation)
 
     def mutate(self, policy: str, weights: Floats, strength: float, generation: int) -> Floats:
-        """Add noise to weights [size]; `strength` is in standard deviations of each tensor."""
         policy_group, _ = self._group_of(policy)
         rng = make_rng(self._seed, "mutation", policy, generation)
         layout = WeightLayout.of(policy_group.stack.network)
@@ -252,21 +246,18 @@ class MatchSeats(StreamSeats):
     def cross(
         self, policy: str, weights: Floats, second: Floats, share: float, generation: int
     ) -> Floats:
-        """Cross weights [size]: take each layer from the second parent with probability `share`."""
         policy_group, _ = self._group_of(policy)
         rng = make_rng(self._seed, "crossover", policy, generation)
         layout = WeightLayout.of(policy_group.stack.network)
         return cross_layers(weights, second, layout, rng, share=share)
 
     def fits(self, policy: str, other: str) -> bool:
-        """Return whether `policy` could start with `other`'s weights, converted if needed."""
         first, second = self._groups_of(policy, other)
         if first is second or first.arrays is not second.arrays:
             return first is second
         return network_family(first.specs[0]) == network_family(second.specs[0])
 
     def convert(self, policy: str, other: str, weights: Floats, generation: int) -> Floats | None:
-        """Convert `other`'s weights, adding random ones; return None if the networks are equal."""
         target, source = self._groups_of(policy, other)
         if target is source:
             return None
@@ -283,7 +274,6 @@ class MatchSeats(StreamSeats):
         return self._policy_group(places.of(policy))[0], self._policy_group(places.of(other))[0]
 
     def clear(self, policy: str) -> None:
-        """Clear the experience of the policy that had the slot before."""
         policy_group, row = self._group_of(policy)
         for writer in policy_group.writers:
             writer.clear(row)

@@ -54,12 +54,10 @@ class ActorRole:
 
     @property
     def config(self) -> Config:
-        """The configuration of the run."""
         return self.spec.config
 
     @property
     def name(self) -> str:
-        """Return `actor`; with several, `actor-0`, `actor-1`, and so on."""
         return "actor" if len(self.copies) == 1 else f"actor-{self.index}"
 
     @property

@@ -75,7 +75,6 @@ class ScriptedSeats:
         return actions
 
     def state(self) -> State:
-        """Return the states of the members' random generators."""
         return {member.title: rng_state(member.rng) for member in self._members}
 
     def restore(self, state: State) -> None:

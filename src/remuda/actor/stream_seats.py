@@ -119,7 +119,6 @@ class StreamSeats(Seats):
             policy_group.choose(group, rng)
 
     def act(self, agent: int) -> None:
-        """Let a scripted policy, if any, choose; apply the agent's actions to the environment."""
         arrays = self._arrays_of[agent]
         actions = arrays.chosen(agent)
         if self._scripted is not None:

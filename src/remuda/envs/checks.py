@@ -222,11 +222,7 @@ SLACK = 1e-5  # tolerance for floats; relative for bounds larger than 1
 
 
 class BoundsCheck:
-    """A check that observations of an adapter's copies are within their Boxes.
-
-    A violation is not an error, because many environments exceed their bounds slightly. The first
-    one becomes a note of the environment.
-    """
+    """A check that an adapter's observations are within their Boxes; if not, it adds a note."""
 
     def __init__(
         self, env: VectorEnv, newest: Sequence[Array], terminated: Bools, truncated: Bools

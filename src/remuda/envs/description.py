@@ -70,7 +70,6 @@ class EnvSpec:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the agents."""
         return tuple(agent.name for agent in self.agents)
 
     @property

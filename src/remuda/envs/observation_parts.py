@@ -20,7 +20,6 @@ class Part(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Return how many numbers it has."""
         return int(np.prod(self.shape, dtype=np.int64))
 
 

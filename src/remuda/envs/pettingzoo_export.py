@@ -32,8 +32,6 @@ from remuda.envs.scripted import masks_of, possibilities, room_for
 from remuda.envs.vector_env import VectorEnv
 from remuda.types import Array, Floats
 
-EVERY = np.ones(1, np.bool_)
-
 
 class _Exported:
     """One copy of a game, whose agents are identified by their names."""
@@ -71,7 +69,7 @@ class _Exported:
     def _reset_game(self, seed: int | None) -> None:
         if seed is not None:
             self._rng = np.random.default_rng(seed)
-        self._game.reset(self._rng.integers(2**62, size=1), EVERY)
+        self._game.reset(self._rng.integers(2**62, size=1), np.ones(1, np.bool_))
 
     def _begin_game_turn(self) -> None:
         self._game.begin_turn()
@@ -88,7 +86,6 @@ class _Exported:
         return dict(zip(self.possible_agents, new.tolist(), strict=True))
 
     def _look(self, name: str) -> Any:
-        """Return an agent's observation, with its mask if it has one."""
         agent = self._index[name]
         rows = room_for(self._game, agent)
         self._game.observe(agent, rows)
@@ -105,7 +102,6 @@ class _Exported:
         self._game.act(self._index[name], value[None])
 
     def _live(self) -> list[str]:
-        """Return the active agents."""
         return [name for name, i in self._index.items() if self._game.active[0, i]]
 
 
@@ -195,7 +191,6 @@ class AECGame(_Exported, AECEnv[str, Any, Any]):  # type: ignore[misc]
         seed: int | None = None,
         options: dict[str, Any] | None = None,  # noqa: ARG002
     ) -> None:
-        """Start an episode."""
         self._reset_game(seed)
         self.agents = self._live()
         self.rewards = dict.fromkeys(self.agents, 0.0)

@@ -88,10 +88,7 @@ class Wrapped(VectorEnv):
 
 
 class Recorded(Wrapped):
-    """A wrapper of a game that records its episodes since `start`.
-
-    Episodes that ended before any agent acted are left out.
-    """
+    """A wrapper of a game that records its episodes since `start` in which any agent acted."""
 
     def __init__(self, game: VectorEnv, episodes: int, states: int = 0, frames: int = 1) -> None:
         """Record the first `episodes` of each copy, and at least `states` observations per agent.
@@ -128,7 +125,6 @@ class Recorded(Wrapped):
             self._numbers[copy], self._next = self._next, self._next + 1
 
     def observe(self, agent: int, out: Array) -> None:
-        """Record the observations of agents that act."""
         self.game.observe(agent, out)
         self._took_part[:, agent] |= self.active[:, agent]
         if not self._is_on or self._counts[agent] >= self._states:

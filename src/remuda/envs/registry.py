@@ -50,7 +50,6 @@ class Game:
         return self.name not in GAMES and self.factory.partition(":")[0] not in LIBRARIES
 
     def load(self) -> Callable[..., Any]:
-        """Import the factory."""
         if self.pickle:
             return cast(Callable[..., Any], loading.load_object(self.name, self.pickle))
         library, _, game = self.factory.partition(":")

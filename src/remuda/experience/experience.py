@@ -34,10 +34,7 @@ STEPS_PER_TURN = 2
 
 
 class Experience:
-    """One policy's experience: an `ExperienceStore` in shared memory.
-
-    If a process dies, at any instruction, the other processes can continue with the counters.
-    """
+    """An `ExperienceStore` in shared memory; others can continue if a process dies anywhere."""
 
     def __init__(
         self,

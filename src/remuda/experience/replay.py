@@ -309,7 +309,6 @@ def _gather(
 # Names of arrays that `_gather` takes.
 RING = ("observations", "actions", "masks", "rewards", "discounts", "versions", "sequence")
 STEPS = ("s_tm1", "a_tm1", "choices_tm1", "r_t", "discount_t", "s_t", "versions")
-MASKS = ("allowed_tm1", "allowed_t")
 
 
 class TransitionReplay(Replay[Batch]):
@@ -326,7 +325,7 @@ class TransitionReplay(Replay[Batch]):
             *(shared[name] for name in RING),
             *(held.sequences, held.ends, picks, todo),
             *(self._sizes, experience.shape.n_frames, self._n_steps, self.discount),
-            *(getattr(out, name)[policy] for name in (*STEPS, *MASKS)),
+            *(getattr(out, name)[policy] for name in (*STEPS, "allowed_tm1", "allowed_t")),
             *(base, held.own, self._check),
         ]
         return _gather(*arguments)

@@ -296,7 +296,7 @@ class ExperienceRing:
         arrays, words = fitting_all(state, self._table()), state["counters"]
         counts = {name: whole(words, name) for name in ("head", "closed", "lost")}
         # `release` sets these two to values that no run reaches.
-        counts |= {name: whole(words, name, ANY_COUNT) for name in ("taken", "taken_steps")}
+        counts |= {name: whole(words, name, Range(0, 2**62)) for name in ("taken", "taken_steps")}
         counts["closed_steps"] = whole(words, "closed_steps")
         latest = int(arrays["closed_as"].max(initial=OPEN))
         require(words, "closed", latest <= counts["closed"], f"segment {latest} is already closed")
@@ -316,8 +316,6 @@ class ExperienceRing:
             fits = not chosen.size or (chosen.min() >= 0 and chosen.max() < choice)
             require(state, "actions", fits, f"choice {i} is from 0 to {choice - 1}")
 
-
-ANY_COUNT = Range(0, 2**62)
 
 SAVED_COUNTERS = {
     "head": HEAD,

@@ -1,7 +1,4 @@
-"""Adjacent rings of several policies, and the tuples of their arrays for the write kernels.
-
-A stream is one seat in one environment copy; a slot is the index of a segment in its ring.
-"""
+"""Adjacent rings of several policies, and the tuples of their arrays for the write kernels."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Rollouts, which consist of whole segments copied from rings, and replay of segments.
-
-A stream is one seat in one environment copy; a slot is the index of a segment in its ring.
-"""
+"""Rollouts, which consist of whole segments copied from rings, and replay of segments."""
 
 from __future__ import annotations
 
@@ -134,9 +131,6 @@ def row_of(out: Rollout, policy: int) -> Steps:
     return Steps(*(getattr(out, name)[policy] for name in Steps._fields))
 
 
-TRIES = 100  # consecutive draws without a step before giving up
-
-
 @njit(cache=True)
 def _draw(
     ring: Steps,
@@ -240,7 +234,7 @@ class SegmentReplay:
         if self._alone:
             out.num_rows[policy] = out.num_steps[policy] = out.num_segments[policy] = 0
         tries = 0
-        while wanted > 0 and tries < TRIES:
+        while wanted > 0 and tries < 100:  # consecutive draws without a step
             held = [_held(ring) for ring, _ in self._rings]
             entries = sum(len(places) for _, places in held)
             if not entries:

@@ -1,8 +1,7 @@
 """The actor's side of experience: `BlockWriter` writes decisions and outcomes into rings.
 
-A stream is one seat in one environment copy. A block holds the rings of one or more policies, and
-one call of a compiled kernel writes the streams of all of them. A row is the index of a policy in
-a stack of networks, and a slot is the index of a segment in its ring.
+A block holds the rings of one or more policies, and one call of a compiled kernel writes the
+streams of all of them. A row is the index of a policy in a stack of networks.
 """
 
 from __future__ import annotations

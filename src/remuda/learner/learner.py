@@ -82,7 +82,6 @@ class Learner(ABC):
         return False
 
     def publish(self) -> None:
-        """Publish a new version of every policy."""
         for k in range(len(self.trainers)):
             self._publish(k)
 

@@ -1,7 +1,4 @@
-"""The role of a learner process.
-
-A newborn is a new policy that takes the place (slot) of a retired one during a run.
-"""
+"""The role of a learner process."""
 
 from __future__ import annotations
 

@@ -82,7 +82,6 @@ class RolloutLearner(Learner):
         self._rollout = Rollout.empty(largest, len(trainers), replays)
 
     def train_whole(self) -> None:
-        """Stop splitting updates into pieces."""
         self._is_split = False
 
     @property

@@ -16,8 +16,6 @@ from remuda.system.checkpoint.state import restore_torch
 from remuda.system.memory.shared import aligned_zeros, copied
 from remuda.types import Bools, Floats, State
 
-CACHED_PASSES = 1024  # maximum number of passes of different shapes in the cache
-
 
 class ActingStack:
     """K policies that act without learning, each for N streams (seats of environment copies).
@@ -32,7 +30,7 @@ class ActingStack:
         num_streams: int,  # streams of each policy or, if gathered, of all policies
         device: str | torch.device = "cpu",
         gathered: bool = False,  # streams are gathered by policy for each pass
-        cached_passes: int = CACHED_PASSES,
+        cached_passes: int = 1024,  # maximum passes of different shapes in the cache
     ) -> None:
         self.network, self._noise, self._device = network, tuple(noise), torch.device(device)
         count = len(self._noise)

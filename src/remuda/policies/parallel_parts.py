@@ -1,7 +1,4 @@
-"""Parallel work on independent parts of an update, in threads of the learner's process.
-
-The order of results does not depend on the number of threads, so neither do their sums.
-"""
+"""Parallel work on parts of an update; the order of results does not depend on the threads."""
 
 from __future__ import annotations
 

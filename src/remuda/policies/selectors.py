@@ -38,7 +38,6 @@ class EpsilonGreedy:
         actions: Array,  # [K, N, size], written
         log_probs: Floats,  # noqa: ARG002  # [K, N], written by `Sampled` only
     ) -> None:
-        """Choose actions for K policies of N streams each."""
         if self._uniforms.shape != outputs.shape[:2]:
             self._uniforms, self._rates = np.zeros(outputs.shape[:2]), np.zeros(len(outputs))
         for k, epsilon in enumerate(epsilons):

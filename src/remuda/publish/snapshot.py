@@ -149,7 +149,6 @@ class Publisher:
         epsilon: float,
         training: TrainingState | None = None,
     ) -> int:
-        """Publish the weights [size] as the next version, and return that version."""
         self._publish(Snapshot(weights, self.version + 1, learner_step, epsilon, training))
         return self.version
 

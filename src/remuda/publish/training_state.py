@@ -30,9 +30,6 @@ STEPS = "steps"  # the number of optimizer steps
 EXPLORED, BEGUN = "explored", "begun"
 
 
-RANGES = {"mean": FINITE, "square": SQUARES}  # allowed ranges of the moments
-
-
 @dataclass(frozen=True)
 class TrainingLayout:
     """The names of the vectors and numbers in a policy's training state."""
@@ -63,7 +60,8 @@ class TrainingState:
     def restored(cls, state: State, layout: TrainingLayout, like: Array) -> TrainingState:
         """Restore what `state` returned; `like` is any array [P] of the same policy."""
         saved, numbers = branch(state, "vectors"), branch(state, "numbers")
-        vectors = {name: fitting(saved, name, like, RANGES.get(name)) for name in layout.vectors}
+        ranges = {"mean": FINITE, "square": SQUARES}
+        vectors = {name: fitting(saved, name, like, ranges.get(name)) for name in layout.vectors}
         return cls(vectors, {name: _number(numbers, name) for name in layout.numbers})
 
     def adapted(self, layout: TrainingLayout, weights: Floats, fits: bool = True) -> TrainingState:

@@ -166,10 +166,7 @@ def _gathered(
     )
 
 
-Solver = Callable[[Numbers, float], Solution | None]
-
-
-def _solver(payoffs: Payoffs) -> tuple[str, Solver]:
+def _solver(payoffs: Payoffs) -> tuple[str, Callable[[Numbers, float], Solution | None]]:
     if payoffs.num_roles != 2:
         return "correlated", _correlated
     symmetric = payoffs.symmetric

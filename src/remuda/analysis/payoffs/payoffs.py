@@ -58,7 +58,6 @@ class Payoffs:
     matches: int | None = None
 
     def __post_init__(self) -> None:
-        """Raise a `UsageError` for inconsistent arrays or names."""
         shape = tuple(len(names) for names in self.strategies)
         roles = len(shape)
         for what, array, wanted in (

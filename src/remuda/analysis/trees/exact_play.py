@@ -32,8 +32,6 @@ from remuda.types import Array, Bools, Floats, Numbers
 if TYPE_CHECKING:
     from remuda.policies.spec import PolicySpec
 
-MOST_STATES = 50_000  # limit for traversing an OpenSpiel game, which takes some seconds
-
 
 @dataclass(frozen=True)
 class WalkedGame:
@@ -98,7 +96,7 @@ def _open_spiel_game(env: OpenSpielEnv) -> WalkedGame | None:
     if env.moves_together:
         return None
     try:
-        tree = flatten(OpenSpielGame(env.name), MOST_STATES)
+        tree = flatten(OpenSpielGame(env.name), 50_000)  # states; it takes some seconds
     except UsageError:  # it cannot be traversed
         return None
 

@@ -75,9 +75,7 @@ class KuhnState(NamedTuple):
 class KuhnPoker:
     """Kuhn poker (Kuhn 1950, "A simplified two-person poker"); value -1/18 to player 0.
 
-    Each of two players antes 1 and gets one of three cards. Player 0 passes or bets 1. After a bet
-    the other player passes, which gives up the pot, or bets too. After a pass player 1 may end the
-    game by passing, or bet, and player 0 answers. The higher card takes the pot.
+    `remuda.envs.games.kuhn_poker` states the rules; the agents are the players.
     """
 
     name = "kuhn_poker"
@@ -132,12 +130,9 @@ class LeducState(NamedTuple):
 class LeducPoker:
     """Leduc poker (Southey et al. 2005, "Bayes' bluff"); value -0.0856 to player 0.
 
-    Six cards, two of each rank (card // 2). Each of two players antes 1 and gets a card. In each of
-    two betting rounds, player 0 acts first. A player may call, raise, or fold if the other has put
-    in more. Raises are by 2 in the first round and by 4 in the second, at most two per round. A
-    public card is dealt between the rounds. A player whose card has its rank wins; otherwise the
-    higher rank wins, and equal ranks share the pot. Rules, actions and information sets are those
-    of OpenSpiel's `leduc_poker`, which distinguishes the two cards of a rank.
+    `remuda.envs.games.leduc_poker` states the rules; the agents are the players. Actions and
+    information sets are those of OpenSpiel's `leduc_poker`, which distinguishes the two cards of a
+    rank (card // 2).
     """
 
     name = "leduc_poker"

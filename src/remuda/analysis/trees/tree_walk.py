@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator
 from typing import Generic
 
 import numpy as np
@@ -118,7 +118,9 @@ class _Walk(Generic[State]):
             returns = self._earned(state)
         elif player == CHANCE:
             branches = list(game.outcomes(state))
-            self._check_outcomes(branches)
+            chances = [probability for _, probability in branches]
+            if not chances or min(chances) < 0.0 or abs(sum(chances) - 1.0) > SLACK:
+                raise UsageError(f"{game.name}: chance has the invalid probabilities {chances}")
         else:
             number = self._information_set(player, state)
             branches = [(action, 1.0) for action in self._found[player][number].actions]
@@ -134,11 +136,6 @@ class _Walk(Generic[State]):
                 f"{self._game.num_players} players"
             )
         return returns
-
-    def _check_outcomes(self, branches: Sequence[tuple[int, float]]) -> None:
-        likely = [probability for _, probability in branches]
-        if not likely or min(likely) < 0.0 or abs(sum(likely) - 1.0) > SLACK:
-            raise UsageError(f"{self._game.name}: chance has the invalid probabilities {likely}")
 
     def _information_set(self, player: int, state: State) -> int:
         """Return the number of a state's information set among those of its player."""

@@ -113,7 +113,6 @@ class AECCopies(Copies):
         self._select(e, copy, {})
 
     def begin_turn(self) -> None:
-        """Let agents that came back observe."""
         super().begin_turn()
         for e, agent in self._back.items():
             try:
@@ -124,13 +123,11 @@ class AECCopies(Copies):
         self._back.clear()
 
     def end_turn(self) -> TurnResult:
-        """Activate agents that came back."""
         for e, agent in self._back.items():
             self.active[e, agent] = True
         return super().end_turn()
 
     def _acting(self, agent: int) -> Bools:
-        """Return the copies in which an agent acts and has already observed: [num_envs]."""
         acting = self.active[:, agent]
         for e, back in self._back.items():
             if back == agent:
@@ -217,7 +214,6 @@ class AECCopies(Copies):
         self._ended[e].add(agent)
 
     def _selected(self, name: Any) -> int:
-        """Return the number of the selected agent."""
         agent = self._index.get(name)
         if agent is None:
             self._agent = None
@@ -344,7 +340,6 @@ class LastRewards:
         self.restart(num_agents)
 
     def restart(self, num_agents: int) -> None:
-        """Start an episode of the copy."""
         self._sums = [0.0] * num_agents
         self._sizes = [0.0] * num_agents  # sums of absolute values, for rounding
         self._counted = [0.0] * num_agents  # without rewards outside an episode

@@ -185,7 +185,6 @@ class TupleEnv:
         return observed, by_agent[0], ends[0], ends[1], self._infos(info)
 
     def render(self) -> Any:
-        """Return an image, or raise a `NotImplementedError`."""
         try:
             return self.env.render()
         except Exception as error:  # it may need a display, or a library that is missing

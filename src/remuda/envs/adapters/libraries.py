@@ -35,7 +35,6 @@ class Library:
 
     @property
     def is_installed(self) -> bool:
-        """Return whether the library's package is installed."""
         return find_spec(self.package) is not None
 
     def names(self) -> list[str]:

@@ -102,7 +102,6 @@ class OpenSpielEnv(TurnArrays):
             out[e, self.states[e].legal_actions(agent)] = True
 
     def act(self, agent: int, actions: Integers) -> None:
-        """Apply the moves in the copies where this player is to act."""
         if self.moves_together:
             self._chosen[:, agent] = actions
             return
@@ -111,7 +110,6 @@ class OpenSpielEnv(TurnArrays):
             self._update(e)
 
     def end_turn(self) -> TurnResult:
-        """Apply simultaneous moves."""
         if self.moves_together:
             for e in np.flatnonzero(self.active.any(1)).tolist():
                 state = self.states[e]
@@ -125,7 +123,6 @@ class OpenSpielEnv(TurnArrays):
         return self._result
 
     def describe(self, agent: int, env: int = 0) -> str:
-        """Return the player's information in OpenSpiel's notation."""
         state, kind = self.states[env], self.game.get_type()
         if state.is_terminal():
             return ""
@@ -138,11 +135,9 @@ class OpenSpielEnv(TurnArrays):
         return [int(action) for action in self.states[env].history()]
 
     def render(self, env: int = 0) -> Array:
-        """Draw OpenSpiel's text of the state."""
         return picture_of_text(str(self.states[env]))
 
     def state(self) -> State:
-        """Return the histories, and the state of the random generators."""
         copies = range(self.num_envs)
         return {
             "histories": {str(e): np.array(self.history(e), np.int64) for e in copies},
@@ -151,7 +146,6 @@ class OpenSpielEnv(TurnArrays):
         }
 
     def restore(self, state: State) -> None:
-        """Replay the histories."""
         numbers, histories = branch(state, "numbers"), branch(state, "histories")
         for e in range(self.num_envs):
             drawn: Any = dict(branch(numbers, str(e)))

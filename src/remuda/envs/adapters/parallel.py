@@ -159,7 +159,6 @@ class Copies(TurnArrays):
         self._turns += 1
 
     def act(self, agent: int, actions: Array) -> None:
-        """Step the copies in which the agent acts."""
         unpacked = self._actions[agent].unpack(actions)
         for e in np.flatnonzero(self.active[:, agent]).tolist():
             self._agent = agent
@@ -206,7 +205,6 @@ class Copies(TurnArrays):
         close_all(self.copies)
 
     def _note(self, e: int, agent: int, observation: Any, info: Any) -> None:
-        """Store an agent's observation and mask."""
         self._agent = agent
         if type(info) is not dict:
             info = mapping_of(info)
@@ -286,7 +284,6 @@ class ParallelCopies(Copies):
         self._chosen[agent] = self._actions[agent].unpack(actions)
 
     def end_turn(self) -> TurnResult:
-        """Step every copy that has not finished."""
         names, chosen = self._names, self._chosen
         for e, acts in enumerate(self.active.tolist()):
             actions = {names[i]: chosen[i][e] for i, is_active in enumerate(acts) if is_active}

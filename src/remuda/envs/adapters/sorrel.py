@@ -70,7 +70,6 @@ class StandInMemory:
         self._tell = tell
 
     def add(self, obs: Any, action: int, reward: float, done: bool, **extra: Any) -> None:
-        """Store a step."""
         self._tell(reward)
         self.states[0] = np.ravel(obs)[: self.states.shape[1]]
         self.actions[0], self.rewards[0], self.dones[0] = action, reward, done
@@ -275,7 +274,6 @@ class SorrelCopies(TurnArrays):
             out[e] = copy.observations[agent]
 
     def act(self, agent: int, actions: Integers) -> None:
-        """Continue the copies that wait for this agent."""
         for e in np.flatnonzero(self.active[:, agent]).tolist():
             self._play(e, self._copies[e].act, int(actions[e]))
 

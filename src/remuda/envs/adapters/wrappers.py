@@ -156,7 +156,6 @@ class InfoMetrics:
         self._of_episodes = {name: np.zeros(num_envs) for name in self.names}
 
     def begin(self, env: int) -> None:
-        """Start an episode in a copy."""
         self._ends += int(self._has_begun[env])
         self._has_begun[env] = True
         if self._never and self._ends >= PATIENCE:
@@ -172,7 +171,6 @@ class InfoMetrics:
         self._counts[:, :, env] = 0
 
     def read(self, env: int, agent: int, info: Mapping[str, Any], check: bool = True) -> None:
-        """Read an agent's `info` of a step."""
         if not info:
             return
         for i, (name, how, path, agent_only) in enumerate(self._metrics):

@@ -120,7 +120,6 @@ class ArrayGame(TurnArrays):
         return {name: array.copy() for name, (array, _) in self._world().items()}
 
     def restore(self, state: State) -> None:
-        """Restore what `state` returned."""
         world = self._world()
         arrays = fitting_all(state, world)
         self._check(state)
@@ -145,10 +144,7 @@ class TableGame(ArrayGame):
 
 
 class GridGame(ArrayGame):
-    """A game whose agents act one after another on a map with a border of wall.
-
-    An episode is truncated after `max_turns` turns.
-    """
+    """Agents act in turn on a map with a border of wall; `max_turns` truncates an episode."""
 
     action_names: tuple[str, ...] = ("up", "down", "left", "right")
     wall: ClassVar[int]  # the value of a wall tile in `tiles`

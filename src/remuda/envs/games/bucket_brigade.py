@@ -174,7 +174,6 @@ class BucketBrigade(ArrayGame):
         self._draws = Draws(np.zeros(houses), np.zeros((houses, 2)), np.zeros(houses))
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
-        """Light the first fires."""
         houses = self.houses, self.progress, self._before, self._nights
         sums = self._sums, self.actions, self.active
         _reset(*houses, *sums, self._streams, seeds, mask, self.rules.spark)

@@ -121,7 +121,6 @@ class Cleanup(GridGame):
         _place(self.tiles, *agents, *ground, self._streams, seeds, mask)
 
     def begin_turn(self) -> None:
-        """Pollute the river and grow apples."""
         self._rewards[:] = 0.0
         ground = self.tiles, self.polluted, self._river, self._orchard
         rates = self._log_clean, self._growth, self._barren
@@ -404,17 +403,12 @@ def division_of_labour(
     for copy in range(len(observations)):
         at = env.positions[copy, agent]
         dirty = np.argwhere(env.tiles[copy] == POLLUTION)
-        ahead, aside = _axes(int(env.facing[copy, agent])) @ (dirty - at).T
+        forward = STEPS[env.facing[copy, agent]]
+        ahead, aside = np.stack([forward, forward[::-1]]) @ (dirty - at).T
         lane = (aside == 0) & (ahead >= 1) & (ahead <= BEAM_LENGTH)
         lanes = lane | ((np.abs(aside) == 1) & (ahead >= 0) & (ahead < BEAM_LENGTH))
         actions[copy] = CLEAN if lanes.any() else _towards(at, dirty, actions[copy])
     return actions
-
-
-def _axes(facing: int) -> Integers:
-    """Return the directions ahead and to the side, as rows and columns: [2, 2]."""
-    ahead = STEPS[facing]
-    return np.stack([ahead, ahead[::-1]])
 
 
 def _towards(at: Integers, targets: Integers, otherwise: int) -> int:

@@ -46,7 +46,6 @@ class ConnectFour(ArrayGame):
         """[num_envs, width]: the number of discs in each column."""
 
     def reset(self, seeds: Integers, mask: Bools) -> None:  # noqa: ARG002
-        """Empty the grids; nothing is random."""
         self.cells[mask], self.heights[mask], self.active[mask] = EMPTY, 0, True
 
     def observe(self, agent: int, out: Array) -> None:

@@ -89,7 +89,6 @@ class KuhnPoker(TableGame):
         out[:, PASS] = out[:, BET] = to_act
 
     def end_turn(self) -> TurnResult:
-        """Apply the action of the agent that is to act, and pay at the end."""
         on = np.flatnonzero(self.done != OVER)
         before = self.done[on]
         actor = TO_ACT[before]

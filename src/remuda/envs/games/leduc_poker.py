@@ -75,7 +75,6 @@ class LeducPoker(TableGame):
         _mask(self.bets, self.round, self.active, agent, out)
 
     def end_turn(self) -> TurnResult:
-        """Apply the action of the agent that is to act, and pay at the end."""
         table = self.cards, self.bets, self.round, self.chips, self.active
         _play(*table, self._chosen, self._rewards, self._terminated)
         return self._result

@@ -64,7 +64,6 @@ class MatrixGame(TableGame):
         self._round: Integers = np.zeros(num_envs, np.int64)
 
     def reset(self, seeds: Integers, mask: Bools) -> None:  # noqa: ARG002
-        """Restart the copies; nothing is random."""
         self._last[mask], self._round[mask], self.active[mask] = NONE, 0, True
 
     def observe(self, agent: int, out: Array) -> None:

@@ -78,7 +78,6 @@ class TreasureHunt(GridGame):
         place_agents(self.tiles, *agents, self._streams, seeds, mask)
 
     def begin_turn(self) -> None:
-        """Let gems, bones and food appear."""
         _begin_turn(self.tiles, self.active, self._rewards, self._streams, self._log_miss)
 
     def observe(self, agent: int, out: Array) -> None:

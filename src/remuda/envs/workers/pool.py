@@ -54,10 +54,7 @@ ENDING = 5.0  # seconds for workers to end, both on request and after they are k
 
 
 class WorkerEnvs(VectorEnv):
-    """A game of the registry whose copies are stepped by several processes.
-
-    Unlike the game itself, it cannot be saved in mid-episode or rendered.
-    """
+    """A game stepped by several processes; it cannot be saved in mid-episode or rendered."""
 
     def __init__(
         self,

@@ -82,7 +82,6 @@ class WorkerStatus:
         store(words, 0, load(words, 0) + 1)
 
     def set_process(self, worker: int, pid: int) -> None:
-        """Set a worker's process id."""
         store(self._words("began"), worker, started(pid))
         store(self._words("process"), worker, pid)
 

@@ -154,7 +154,6 @@ class RolloutAlgorithm(Algorithm):
             self._anchor.write(policy, training.vectors[ANCHOR])
 
     def load(self, policy: int, weights: Tensor, updates: int = 0) -> None:
-        """Load weights and anchor the policy at them."""
         super().load(policy, weights, updates)
         self._anchor_at_itself(policy)
 

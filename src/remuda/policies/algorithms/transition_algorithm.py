@@ -262,7 +262,7 @@ class TransitionAlgorithm(Algorithm):
     ) -> UpdateMetrics:
         """Train policies `first` to `end - 1` by one step, each on its batch."""
         end = len(self.configs) if end is None else end
-        part = self._part(first, end)
+        part = Part(first, end, self.online.rows(first, end), self.target.rows(first, end))
         loss, value, errors = self._differentiate(batch, part)
         norm = self.clip_gradients(part.online.gradients, slice(first, end))
         self.optimizer.step(range(first, end))
@@ -305,10 +305,6 @@ class TransitionAlgorithm(Algorithm):
     def restore_learned(self, policy: int, state: State) -> None:
         super().restore_learned(policy, state)
         self.target.restore(policy, state, TARGET)
-
-    def _part(self, first: int, end: int) -> Part:
-        online, target = self.online.rows(first, end), self.target.rows(first, end)
-        return Part(first, end, online, target)
 
     def _noise(self, part: Part) -> torch.Generator | None:
         return self._rngs[part.first] if self.config.network.noisy else None

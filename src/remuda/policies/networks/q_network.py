@@ -17,10 +17,7 @@ TOWER = "hidden"  # name of a Q-network's only tower
 
 
 class QNetwork(Network):
-    """A map from observations to features, and from features to action values, for K policies.
-
-    Linear layers with activations, an optional recurrent layer, and a plain or dueling head.
-    """
+    """A map from observations to features, and from features to action values, for K policies."""
 
     def __init__(
         self,

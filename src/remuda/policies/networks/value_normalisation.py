@@ -1,7 +1,4 @@
-"""PopArt: values are normalised by the moments of their targets (van Hasselt et al. 2016).
-
-The moments are buffers of the value head and are published with its weights.
-"""
+"""PopArt (van Hasselt et al. 2016): values are normalised by the moments of their targets."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from remuda.policies.stack import Parameters, ParameterStack
 from remuda.system.kernels import njit
 from remuda.types import Bools, Floats
 
-# buffers [1, 1]: moments of targets, and the number of updates
+# buffers [1, 1], published with weights: moments of targets, and the number of updates
 VALUE_MEAN, VALUE_VARIANCE, VALUE_COUNT = "value.mean", "value.variance", "value.count"
 NEWEST = 0.3  # minimum weight of an update's targets in the moments; first updates weigh equally
 LEAST = 1e-4  # minimum variance
