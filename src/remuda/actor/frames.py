@@ -64,10 +64,7 @@ class FrameStack:
         self._starts[...] = fitting(state, "starts", self._starts)
 
     def push(self, observations: Array, acts: Bools) -> int:
-        """Add the newest observations [num_streams, size] of acting streams.
-
-        Returns a stream whose observation is not finite, or -1.
-        """
+        """Stack acting streams' inputs [num_streams, size]; return one with NaN or inf, or -1."""
         floats = observations.dtype.kind == "f"
         found: int = _push(self._stacked, observations, acts, self._starts, self._size, floats)
         return found

@@ -51,10 +51,7 @@ class TurnTimer:
 
 
 def section(word: Play, span: Span | None = None) -> Callable[[Method], Method]:
-    """Count the seconds of a method in a scoreboard field, and trace it as a span.
-
-    The method has exactly one argument, which is faster than `*args`.
-    """
+    """Count the seconds of a method (one argument: `*args` is slower), and trace it as a span."""
 
     def timing(method: Method) -> Method:
         index = int(word)

@@ -173,10 +173,7 @@ def _equilibrium(
 
 
 def analyse(payoffs: Payoffs, rng: np.random.Generator, samples: int = SAMPLES) -> Analysis:
-    """Analyse the payoffs of two roles with the same policies.
-
-    Different roles are pooled: each policy plays both equally often.
-    """
+    """Analyse two pooled roles with the same policies: each policy plays both equally often."""
     if len({frozenset(names) for names in payoffs.strategies}) > 1:
         first, *_, last = (", ".join(names[:5]) for names in payoffs.strategies)
         raise UsageError(

@@ -33,10 +33,7 @@ class RunSpread(Summary):
 
 
 def spread(values: Sequence[float], level: float = 0.95) -> RunSpread:
-    """Return the mean of a measure over runs, and its spread.
-
-    `values`: [runs]; NaN for a run without the measure.
-    """
+    """Return the mean of a measure over runs, and its spread; `values`: [runs], NaN if unknown."""
     check_level(level)
     known = np.array([value for value in values if math.isfinite(value)])
     if not len(known):
@@ -75,10 +72,7 @@ class Several:
 
     @property
     def by_policy(self) -> dict[str, RunSpread]:
-        """The spread of each policy's payoff against the others of its run.
-
-        Empty if runs have different policy names.
-        """
+        """The spread of each policy's payoff against others of its run; empty if names differ."""
         names = self.analyses[0].ranking.names
         if any(set(found.ranking.names) != set(names) for found in self.analyses):
             return {}

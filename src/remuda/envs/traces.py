@@ -221,10 +221,7 @@ class EarlyRewards(Wrapped):
 
     @property
     def found(self) -> Early | None:
-        """Return an early reward, or None.
-
-        None if all rewards are equal, because a table that counts turns could match equal rewards.
-        """
+        """Return an early reward; None also if all are equal, as a table may count turns."""
         if self._bounds[0] >= self._bounds[1]:
             return None
         return next((self._early[name] for name in self._early if name in self._ways), None)

@@ -112,10 +112,7 @@ class Replay(ABC, Generic[B]):
     def _copy(
         self, held: SurveyedRing, picks: Integers, todo: Bools, out: B, policy: int, base: int
     ) -> int:
-        """Copy the picks from this ring, whose first item has number `base`.
-
-        Return how many were overwritten during the copy.
-        """
+        """Copy picks of a ring whose first item is number `base`; return the overwritten count."""
 
     def _survey(self) -> int:
         total = 0

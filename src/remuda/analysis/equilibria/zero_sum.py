@@ -44,10 +44,7 @@ class ZeroSum(Summary):
 
 
 def solve(matrix: npt.ArrayLike) -> ZeroSum:
-    """Return the equilibrium of a zero-sum game at which the linear program ends.
-
-    `matrix`: [n, m] the row's payoffs.
-    """
+    """Return the equilibrium of a zero-sum game, [n, m], at which the linear program ends."""
     game, scaled, middle, span = _scaled(matrix)
     return _answer(game, _vertex(scaled), middle, span)
 

@@ -193,10 +193,7 @@ def keys_of(matches: Array) -> Integers:
 
 
 def parents_of(births: Array, keys: Integers) -> list[tuple[int, int]]:
-    """Return the indices of newborns in `keys`, and of their parents; -1: unknown.
-
-    `keys`: [N] the sorted keys of members (`keys_of`).
-    """
+    """Return indices of newborns in `keys` [N] (`keys_of`) and of their parents; -1: unknown."""
     places = {key: place for place, key in enumerate(keys.tolist())}
     found = []
     for record in births:

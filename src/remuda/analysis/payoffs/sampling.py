@@ -53,10 +53,7 @@ def draws(payoffs: Payoffs, samples: int, rng: np.random.Generator) -> Iterator[
 
 
 def symmetric_draws(payoffs: Payoffs, samples: int, rng: np.random.Generator) -> Numbers:
-    """Draw the row's payoffs of a symmetric game: [samples, N, N].
-
-    The distribution is that of `Payoffs.sample`, but each pair is drawn only once.
-    """
+    """Draw like `Payoffs.sample`, but each pair of a symmetric game once: [samples, N, N]."""
     rows, columns = np.triu_indices(len(payoffs.names))
     moderated = payoffs.moderated[:, :, rows, columns]
     own = rows == columns

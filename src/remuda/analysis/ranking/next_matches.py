@@ -256,10 +256,7 @@ def _until_sure(clear: Numbers, logs: Numbers) -> Numbers:
 
 
 def _share_out(shares: Numbers, matches: int) -> Integers:
-    """Return whole numbers [C] with the sum `matches`, in proportion to `shares`.
-
-    The rest is assigned by the largest remainders.
-    """
+    """Return whole numbers [C] with the sum `matches`, by the largest remainders of `shares`."""
     if not shares.any():
         shares = np.ones_like(shares)
     wanted = shares / shares.sum() * matches

@@ -105,10 +105,7 @@ def elo(
 
 
 def elo_of(payoffs: Payoffs, prior: float = PRIOR, level: float = 0.95) -> Elo:
-    """Fit Elo ratings to payoffs of wins (1, 0.5 and 0), as returned by `read_payoffs(wins=True)`.
-
-    Pairs may be missing.
-    """
+    """Fit Elo ratings to wins (1, 0.5, 0) of `read_payoffs(wins=True)`; pairs may be missing."""
     payoffs.check_symmetric("elo")
     has_met = ~np.eye(len(payoffs.names), dtype=np.bool_) & ~payoffs.missing
     shares = np.where(has_met, payoffs.matrix, 0.5)

@@ -155,10 +155,7 @@ def _without(gradient: Numbers, curl: Numbers, noise: float, count: int) -> tupl
 
 
 def margin_variances(payoffs: Payoffs) -> Numbers:
-    """Return the squared standard errors of a symmetric game's margins: [n, n].
-
-    The diagonal is 0. NaN: no match.
-    """
+    """Return squared standard errors of margins, [n, n]: 0 on the diagonal; NaN: no match."""
     of_match = payoffs.moderated
     one_match = of_match[0, 0] + of_match[1, 1] - of_match[0, 1] - of_match[1, 0]
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -60,10 +60,7 @@ def observe_kuhn(known: InformationSet) -> Array:
 
 
 def observe_leduc(known: InformationSet) -> Array:
-    """Return the observation of `leduc_poker` for an information set of the tree: [23] float32.
-
-    The tree distinguishes the two cards of a rank; observations do not.
-    """
+    """Return `leduc_poker`'s observation, [23] float32, which equates the two cards of a rank."""
     own, public, rounds = cast(tuple[int, tuple[int, ...], tuple[tuple[int, ...], ...]], known.key)
     observation = np.zeros(leduc_poker.SIZE, np.float32)
     observation[own // 2] = observation[leduc_poker.TO_ACT] = 1.0
@@ -77,10 +74,7 @@ def observe_leduc(known: InformationSet) -> Array:
 
 
 def observe_tic_tac_toe(known: InformationSet) -> Array:
-    """Return the observation of `pettingzoo:classic/tictactoe-v3` for a node of the tree.
-
-    Returns: [3, 3, 2] int8: the player's own squares, and the opponent's.
-    """
+    """Return the run's observation of a node, [3, 3, 2] int8: own squares, the other's squares."""
     grid = np.array(known.key, np.int8)
     planes = np.stack([grid == known.player, grid == 1 - known.player], axis=-1)
     return planes.reshape(3, 3, 2).astype(np.int8)

@@ -199,10 +199,7 @@ class OpenSpielEnv(TurnArrays):
 
 
 def _replayed(game: Any, history: list[int]) -> Any:
-    """Return the state after these moves; None if the rules forbid one of them.
-
-    OpenSpiel does not check moves itself, and may crash the process.
-    """
+    """Return the state after moves; None if one is illegal, which may crash OpenSpiel itself."""
     state = game.new_initial_state()
     at = 0
     while at < len(history):

@@ -149,10 +149,7 @@ class Copies(TurnArrays):
 
     @abstractmethod
     def _restart(self, e: int, seed: int) -> None:
-        """Restart one copy, and set its active agents and their observations.
-
-        Raise a `BadValueError` for a fault of `self._agent`.
-        """
+        """Start an episode of a copy; raise a `BadValueError` for a fault of `self._agent`."""
 
     def begin_turn(self) -> None:
         super().begin_turn()
@@ -367,10 +364,7 @@ class ParallelCopies(Copies):
                 raise BadValueError("the observation is missing")
 
     def _let_play(self, e: int, ended: Container[int] = ()) -> set[int]:
-        """Activate the agents in `agents`, except those whose episode `ended` in this step.
-
-        Returns the agents whose episode has ended, but that have not left `agents`.
-        """
+        """Activate `agents`, except those that `ended` now; return those whose episode is over."""
         before, lingering = self._lingering[e], set[int]()
         self.active[e] = False
         for name in self.copies[e].agents:

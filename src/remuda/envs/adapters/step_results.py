@@ -60,10 +60,7 @@ def first_reset(copy: Any, wanted: str = RESET) -> Any:
 
 
 def parts(copy: Any, method: str, result: Any, wanted: str, agents: int = 0) -> Any:
-    """Return the values of a result, named in `wanted`; the last is `info`, a mapping or None.
-
-    `info` may also be a sequence of length `agents`. Anything else raises an UntakeableError.
-    """
+    """Return the `wanted` values; `info`, the last, is a mapping, None, or has `agents` entries."""
     count = wanted.count(",") + 1
     if not isinstance(result, tuple | list) or len(result) != count:
         found = f"{len(result)} values" if isinstance(result, tuple | list) else short(result)

@@ -96,10 +96,7 @@ class ArrayGame(TurnArrays):
 
     @abstractmethod
     def _world(self) -> Table:
-        """Return all arrays of the state, each with its allowed range.
-
-        Random generators and flags are included, without a range.
-        """
+        """Return all arrays of the state with their ranges; generators and flags have none."""
 
     def _check(self, state: State) -> None:
         """Raise a CheckpointError for values that are in range but would break compiled rules."""

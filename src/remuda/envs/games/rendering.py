@@ -112,10 +112,7 @@ def paste(canvas: Array, picture: Array, x: float, y: float) -> None:
 
 
 def draw_grid(cells: Array, sprites: Array) -> Array:
-    """Draw the sprite of each cell's number: [height * TILE, width * TILE, 3] uint8.
-
-    `cells` is [height, width], and `sprites` [kinds, TILE, TILE, 3] uint8.
-    """
+    """Draw `cells` [h, w] by `sprites` [kinds, TILE, TILE, 3] uint8: [h * TILE, w * TILE, 3]."""
     height, width = cells.shape
     return sprites[cells].swapaxes(1, 2).reshape(height * TILE, width * TILE, 3)
 
