@@ -191,6 +191,7 @@ OPENED_ELSEWHERE = {
     "cluster/agent.py": "logs and parts that processes of this run have just written",
     "cluster/ray_code.py": "code of the user's, to ship it",
     "cluster/ray_local.py": "/proc, and logs that it makes",
+    "config/faults.py": "a file of the package",
     "config/presets.py": "a file of the package",
     "coordinator/analysis_helper.py": "/proc",
     "runs/run_directory.py": "makes a new file",

@@ -17,16 +17,13 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from remuda.config import CheckpointConfig
 from remuda.publish.snapshot import Snapshot
 from remuda.system.checkpoint.names import COORDINATOR
 from remuda.system.checkpoint.store import Checkpoints, Manifest
 from remuda.types import Runtime, State
-
-if TYPE_CHECKING:
-    from remuda.coordinator.best_checkpoint import MeasuringProcess
 
 log = logging.getLogger(__name__)
 
@@ -168,8 +165,21 @@ def _with_margin(
     return found
 
 
+class Measuring(Protocol):
+    """Evaluation of checkpoints during a run, one at a time, in a thread or a process."""
+
+    def begin(self, number: int, snapshots: Mapping[str, Snapshot]) -> None:
+        """Start an evaluation without waiting for it."""
+
+    def outcome(self, timeout: float) -> Outcome | None:
+        """Return the outcome, waiting at most `timeout` seconds; None if there is none yet."""
+
+    def end(self) -> None:
+        """Abandon the current evaluation."""
+
+
 class MeasuringThread:
-    """Evaluation of checkpoints during a run, one at a time; like `MeasuringProcess`."""
+    """Evaluation of checkpoints in a thread."""
 
     def __init__(self, measure: Callable[[int, Mapping[str, Snapshot]], Outcome]) -> None:
         self._measure = measure
@@ -213,7 +223,7 @@ class BestKeeper:
         challenge: Challenge | None = None,
         cancelled: threading.Event | None = None,
         interrupted: Callable[[], bool] = lambda: False,
-        elsewhere: MeasuringProcess | None = None,
+        elsewhere: Measuring | None = None,
     ) -> None:
         self._checkpoints, self._say, self._challenge = checkpoints, say, challenge
         self._measure = partial(measure_checkpoint, checkpoints, measure, challenge)

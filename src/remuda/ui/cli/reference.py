@@ -48,7 +48,8 @@ def commands_page() -> str:
 def metrics_page() -> str:
     """Return docs/metrics.md."""
     template = Template((TEXTS / "metrics.md").read_text(), trim_blocks=True)
-    return template.render(columns=COLUMNS, shares=SHARES)
+    text: str = template.render(columns=COLUMNS, shares=SHARES)
+    return text
 
 
 def _tables(

@@ -222,7 +222,7 @@ def _trace_of(known: CataloguedRun, files: RunDirectory, base: Path) -> Path | N
     """Return the file of a run's trace if it is inside the directory of the dashboard."""
     for path in (files.path / "trace.json", known.settings.get("trace")):
         with suppress(OSError, TypeError, ValueError):
-            found = Path(path)
+            found = Path(path)  # type: ignore[arg-type]  # TypeError: no trace
             if found.is_file() and found.resolve().is_relative_to(base.resolve()):
                 return found
     return None
