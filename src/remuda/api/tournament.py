@@ -45,7 +45,7 @@ def tournament(
         settings: the options of `remuda tournament` in docs/commands.md, such as `episodes=500` or
             `until="the best is 95% sure"`; values of `scripted` may be functions. The same call
             with a `directory` resumes an interrupted tournament, or adds matches up to a larger
-            `episodes`. A script whose tournament uses several processes needs
+            `episodes`. Here `processes` is 1 by default; a script that sets more needs
             `if __name__ == "__main__":`.
 
     Returns:
@@ -62,6 +62,7 @@ def tournament(
     """
     check_guard()
     named = named_entrants(entrants)
+    settings = {"processes": 1} | {k: value for k, value in settings.items() if value is not None}
     if "scripted" in settings:
         settings["scripted"] = name_scripted(settings["scripted"], "scripted")
     chosen = read_keywords(_Arguments, {"options": options, **settings}, tournament)

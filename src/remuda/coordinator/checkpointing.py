@@ -199,6 +199,8 @@ class MeasuringThread:
         """Return the outcome, waiting at most `timeout` seconds; None if there is none yet."""
         if self._thread is not None:
             self._thread.join(timeout)
+            if not self._thread.is_alive() and not self._outcomes:  # user code called `sys.exit`
+                return Outcome(message="a checkpoint was not measured: the evaluation exited")
         return self._outcomes[0] if self._outcomes else None
 
     def end(self) -> None:

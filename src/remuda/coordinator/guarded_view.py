@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from remuda.errors import UsageError
@@ -29,9 +28,10 @@ class GuardedView:
             )
         self._view = view
         self.failed = ""  # a message about the failure; empty if there is none
-        self.start: Callable[[Goal], None] = partial(self._call, view.start)
-        self.show: Callable[[Record], None] = partial(self._call, view.show)
-        self.log: Callable[[Record], None] = partial(self._call, view.log)
+        # A view may replace its methods later.
+        self.start: Callable[[Goal], None] = lambda goal: self._call(view.start, goal)
+        self.show: Callable[[Record], None] = lambda record: self._call(view.show, record)
+        self.log: Callable[[Record], None] = lambda record: self._call(view.log, record)
 
     def say(self, message: str) -> None:
         if logging.getLogger("remuda").handlers:  # the run's log file is open

@@ -80,8 +80,9 @@ class Requests:
             requests = [path for path in paths if path.suffix == ".request"]
             answers = [path for path in paths if path.suffix in (WEIGHTS, ANSWER)]
             for path in answers if requests else ():
-                if time.time() - path.lstat().st_mtime > 2.0 * PATIENCE:
-                    _unlink(path)
+                with contextlib.suppress(OSError):  # its client may just have removed it
+                    if time.time() - path.lstat().st_mtime > 2.0 * PATIENCE:
+                        _unlink(path)
         except OSError:  # there can be no requests
             return
         for path in requests:

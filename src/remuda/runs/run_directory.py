@@ -62,7 +62,7 @@ def writing(what: str | Path, advice: str = "") -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise RunDirectoryError(f"cannot write {what}: {error.strerror}{advice}") from None
+        raise RunDirectoryError(f"cannot write {what}: {error.strerror or error}{advice}") from None
 
 
 class Reserve:

@@ -36,7 +36,7 @@ class TournamentSettings(Section):
     """Seed of the games."""
     processes: PositiveInt | None = None
     """Number of parallel processes; the result does not depend on it. None: as many as are
-    useful, at most one per core."""
+    useful, at most one per core; in Python the default is 1."""
     directory: PathSetting | None = None
     """The directory for matches; the same command continues a tournament there. None: one under
     `runs/tournaments/`, named after the game and all settings that determine the matches; in

@@ -108,7 +108,7 @@ def print_report(report: Report | SocietyReport, console: Console | None = None)
         matches = [_matches(found.payoffs) for found in report.analyses]
         columns = {"run": several.labels, "based on": matches, "highest payoff": best}
         columns |= _numbers(several.common)
-        _print_table(f"{len(several.labels)} runs of one game", columns, console)
+        _print_table(f"{len(several.labels)} runs of one game", columns, console, None)
         if several.by_policy:
             _print_policies(several, console)
         _print_words(several.in_words(), console)
@@ -168,8 +168,13 @@ def print_analysis(found: Analysis, console: Console | None = None) -> None:
     _print_words(found.in_words(), console)
 
 
-def _print_table(title: str, columns: Mapping[str, Sequence[str]], console: Console) -> None:
-    """Print the first `SHOWN` rows; long names are folded to leave room for numbers."""
+def _print_table(
+    title: str,
+    columns: Mapping[str, Sequence[str]],
+    console: Console,
+    shown: int | None = SHOWN,  # rows; None: all
+) -> None:
+    """Print a table; long names are folded to leave room for numbers."""
     table = Table(title=title)
     for heading, cells in columns.items():
         if heading in ("policy", "agent", "run", "highest payoff"):
@@ -178,11 +183,11 @@ def _print_table(title: str, columns: Mapping[str, Sequence[str]], console: Cons
             longest = max(len(word) for text in (heading, *cells) for word in text.split())
             table.add_column(Text(heading), justify="right", min_width=longest)
     rows = list(zip(*columns.values(), strict=True))
-    for row in rows[:SHOWN]:
+    for row in rows[:shown]:
         table.add_row(*map(Text, row))
     console.print(table)
-    if len(rows) > SHOWN:
-        console.print(f"and {len(rows) - SHOWN} more, in analysis.json")
+    if shown is not None and len(rows) > shown:
+        console.print(f"and {len(rows) - shown} more, in analysis.json")
 
 
 def _with_interval(value: float, low: float, high: float) -> tuple[str, str]:
@@ -279,7 +284,7 @@ def print_societies(report: SocietyReport, console: Console | None = None) -> No
         name.replace("_", " "): cells for name, cells in _numbers(report.common).items()
     }
     title = f"{len(report.labels)} runs of one game, fresh {ways} episodes"
-    _print_table(title, columns, console)
+    _print_table(title, columns, console, None)
     for name, each in report.common.items():
         low, high = each.interval
         mean = to_width((each.mean,), high - low)[0]

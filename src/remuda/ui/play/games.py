@@ -78,7 +78,9 @@ def print_game(game: Game, console: Console | None = None) -> None:
     console = console or Console()
     env = game.make(1)
     console.print(Text(game.name, "bold"))
-    console.print(Markdown(_rules(env)), width=min(console.width, 100))
+    rules = _rules(env)  # a user's docstring may be no Markdown
+    is_own = type(env).__module__.startswith("remuda.")
+    console.print(Markdown(rules) if is_own else Text(rules), width=min(console.width, 100))
     rows = {
         "kind": game.kind,
         "agents": f"{env.num_agents}, {_order(env)}",

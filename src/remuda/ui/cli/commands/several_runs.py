@@ -279,11 +279,13 @@ def dashboard(options: DashboardOptions) -> int:
 
 def _listen(host: str, port: int) -> socket.socket:
     """Listen at once: a browser that connects before the server runs waits instead of failing."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family)
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()  # `::` includes IPv4
+        return socket.create_server((host, port), family=family, dualstack_ipv6=both)
     except OSError as error:
+        why = (error.strerror or str(error)).partition(" (while")[0]
         raise UsageError(
-            f"cannot listen on {host}, port {port}: {error.strerror}; choose another with "
+            f"cannot listen on {host}, port {port}: {why}; choose another with "
             "--port; --port 0 takes any free port"
         ) from None
