@@ -274,6 +274,19 @@ class JointActions(Actions):
             rest = rest // size
         return torch.stack(digits[::-1], -1)
 
+    def log_probs_and_entropy(
+        self, outputs: Tensor, actions: Tensor, masks: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        number = torch.zeros_like(actions[..., :1])
+        for i, size in enumerate(self.sizes):
+            number = number * size + actions[..., i : i + 1]
+        allowed = None if masks is None else self._allowed(masks)
+        return self._alone.log_probs_and_entropy(outputs, number, allowed)
+
+    def divergence(self, outputs: Tensor, others: Tensor, masks: Tensor | None) -> Tensor:
+        allowed = None if masks is None else self._allowed(masks)
+        return self._alone.divergence(outputs, others, allowed)
+
     def _allowed(self, masks: Tensor) -> Tensor:
         """Return which combinations are allowed, [..., num_logits], from masks [..., mask_size]."""
         allowed = torch.ones_like(masks[..., :1])

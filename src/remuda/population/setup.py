@@ -177,6 +177,13 @@ def check_population(config: Config, roster: Roster) -> None:
     matchmaker = make_matchmaker(population, roster.among(roster.first))
     (match,) = matchmaker.propose(members, Ledger(members), 1, np.random.default_rng(0))
     check_seating(members, match.seats, matchmaker.name, roster.agents)
+    if population.matchmaker == "round_robin" and population.seats:
+        several = matchmaker.propose(members, Ledger(members), 20, np.random.default_rng(0))
+        if all(len(set(each.seats)) < len(each.seats) for each in several):
+            raise ConfigError(
+                "the matchmaker round_robin finds no combination of different policies that may "
+                "take the seats together; let population.seats allow more of them"
+            )
 
 
 def _check_scripted(config: Config, roster: Roster) -> None:

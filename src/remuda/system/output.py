@@ -230,7 +230,10 @@ def _descriptor_of(stream: object) -> int | None:
         return None
     try:
         raw = getattr(stream.buffer, "raw", stream.buffer)
-        return raw.fileno() if type(raw) is io.FileIO else None
+        if type(raw) is not io.FileIO:
+            return None
+        os.fstat(raw.fileno())  # raises if only the descriptor was closed
+        return raw.fileno()
     except (OSError, ValueError):  # it is closed or detached
         return None
 

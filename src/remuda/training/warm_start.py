@@ -119,12 +119,14 @@ def _learner_state(saved: SavedPolicies, found: Saved) -> tuple[Saved, dict[str,
 
 def differences(saved: PolicySpec, spec: PolicySpec) -> Iterator[str]:
     """Yield the differences that change the meaning of a weight, as text."""
-    before, after = _meaning(saved), _meaning(spec)
+    names = [without_digest(each.config.algorithm) for each in (saved, spec)]
+    # The networks of different algorithms are not comparable, and a user's may be missing here.
+    before, after = (
+        {"algorithm": name, **_inputs(each), **(_networks(each) if names[0] == names[1] else {})}
+        for name, each in zip(names, (saved, spec), strict=True)
+    )
     if before == after:
         before, after = _shapes(saved), _shapes(spec)
-    elif before["algorithm"] != after["algorithm"]:  # networks are not comparable
-        before = {name: value for name, value in before.items() if "." not in name}
-        after = {name: after[name] for name in before}
     for name in {**before, **after}:
         if before.get(name) != after.get(name):
             yield f"{name} is {before.get(name)} there and {after.get(name)} here"
@@ -134,19 +136,22 @@ def _shapes(spec: PolicySpec) -> dict[str, object]:
     return {f"the shape of {name}": shape for name, shape in spec.network().shapes.items()}
 
 
-def _meaning(spec: PolicySpec) -> dict[str, object]:
-    """Return what decides the meaning of a policy's weights, except their shapes."""
+def _inputs(spec: PolicySpec) -> dict[str, object]:
+    return {
+        "the shape of an observation": spec.observation,
+        "n_frames": spec.config.n_frames,
+        "the scale of observations": spec.scale,
+        "actions": repr(spec.actions),
+    }
+
+
+def _networks(spec: PolicySpec) -> dict[str, object]:
     config, entry = spec.config, spec.config.entry
     ppo = ("normalise_observations", "normalise_values") if entry.takes == "rollouts" else ()
     iqn = ("cosines",) if entry.section == "iqn" else ()  # the number of quantiles does not matter
     network = {name: getattr(config.network, name) for name in NetworkConfig.model_fields}
     network["shared"] = config.shares_network  # the setting may be None
     return {
-        "algorithm": without_digest(config.algorithm),
-        "the shape of an observation": spec.observation,
-        "n_frames": config.n_frames,
-        "the scale of observations": spec.scale,
-        "actions": repr(spec.actions),
         **{f"network.{name}": without_digests(value) for name, value in network.items()},
         **{f"iqn.{name}": getattr(config.iqn, name) for name in iqn},
         **{f"ppo.{name}": getattr(config.ppo, name) for name in ppo},

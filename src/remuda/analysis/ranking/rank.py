@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from remuda.analysis.as_json import Summary, as_json
-from remuda.analysis.equilibria.regret import as_two_roles, regret
+from remuda.analysis.equilibria.regret import as_two_roles, regret, to_distribution
 from remuda.analysis.payoffs.payoffs import Payoffs, check_level
 from remuda.analysis.payoffs.sampling import draws, shrink, with_own
 from remuda.errors import UsageError
@@ -61,6 +61,8 @@ def nash_average(matrix: npt.ArrayLike, mixture: npt.ArrayLike) -> NashAverage:
     symmetric equilibrium of maximum entropy.
     """
     payoffs, found = np.asarray(matrix, np.float64), np.asarray(mixture, np.float64)
+    if found.min() >= -1e-9 and abs(found.sum() - 1.0) <= 1e-6:  # rounded, for example in JSON
+        found = to_distribution(found)
     gains = regret(as_two_roles(payoffs, payoffs.T), (found, found))
     sums = payoffs + payoffs.T
     scale = float(np.abs(payoffs).max())

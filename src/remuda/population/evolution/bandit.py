@@ -121,7 +121,8 @@ def fit_kernel(points: Numbers, times: Numbers, values: Numbers) -> Kernel:
         jac=True,
         bounds=np.stack((_PRIOR - 3 * _SPREAD, _PRIOR + 3 * _SPREAD), 1),
     )
-    variance, length, rate, noise = np.exp(found.x).tolist()
+    fitted = found.x if np.isfinite(found.fun) else _PRIOR
+    variance, length, rate, noise = np.exp(fitted).tolist()
     return Kernel(variance, length, float(-np.expm1(-2.0 * rate)), noise)
 
 

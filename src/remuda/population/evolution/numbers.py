@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -29,6 +30,8 @@ class Evolvable:
 
     def fitted(self, value: float, reflect: bool = False) -> float:
         """Return the value clipped to the bounds; with `reflect`, reflected at them instead."""
+        if not math.isfinite(value):
+            raise UsageError(f"{self.name} is {value}; only a finite number can evolve")
         if reflect and not self.low <= value <= self.high:
             value = self._reflected(value)
         return float(min(max(value, self.low), self.high))

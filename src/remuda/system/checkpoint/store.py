@@ -49,7 +49,7 @@ from remuda.types import State
 
 # Version of the file format; a program reads only its own. Raise it whenever a part of a checkpoint
 # changes its content.
-FORMAT = 3
+FORMAT = 4
 MANIFEST = "manifest.json"
 BEST = "best.json"
 PART = re.compile(r"[^/.\0][^/\0]*\.safetensors")  # the name of a part's file

@@ -82,7 +82,8 @@ def fork(requests: int, lifeline: int, output: int) -> int:
         child.ignore_held_signals()
         # Numbers above the standard streams; the originals are closed or replaced next.
         requests, lifeline, output = (
-            fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 3) for number in (requests, lifeline, output)
+            number if number > 2 else fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 3)
+            for number in (requests, lifeline, output)
         )
         for name in os.listdir("/proc/self/fd"):
             if (number := int(name)) > 2 and number not in (requests, lifeline, output):
