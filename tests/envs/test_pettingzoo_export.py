@@ -196,7 +196,7 @@ def test_there_and_back_in_turn_nothing_is_lost(ends):
     assert earned.tolist() == [5, 1]
 
 
-@pytest.mark.parametrize("action", [2, -1, 0.5, np.array([0, 1])])
+@pytest.mark.parametrize("action", [2, -1, 0.5, np.array([0, 1]), None, np.nan, 2**64])
 @pytest.mark.parametrize("exported", [ParallelGame, AECGame])
 def test_an_action_outside_its_space_is_refused(exported, action):
     """Kernels of games do not check actions: it was looked up in memory beyond an array."""
@@ -204,3 +204,40 @@ def test_an_action_outside_its_space_is_refused(exported, action):
     game.reset(seed=1)
     with refuses(UsageError, "ann"):
         game.step({"ann": action, "bob": 0} if exported is ParallelGame else action)
+
+
+class Recorded(Away):
+    def __init__(self, space):
+        super().__init__()
+        self.agents = tuple(AgentSpec(a.name, a.observation_space, space) for a in self.agents)
+
+    def act(self, agent, actions):
+        self.acted = actions
+
+
+@pytest.mark.parametrize(
+    ("space", "action", "expected"),
+    [
+        *((spaces.Discrete(2), one, [1]) for one in (1, np.array([1]), 1.0, True, np.int8(1))),
+        (spaces.MultiDiscrete([3]), 2, [[2]]),
+        (spaces.MultiDiscrete([3, 3]), np.array([2.0, 0.0]), [[2, 0]]),
+    ],
+)
+@pytest.mark.parametrize("exported", [ParallelGame, AECGame])
+def test_an_action_is_cast_to_its_space(exported, space, action, expected):
+    """Red before: all but 1 and a numpy integer were refused."""
+    made = Recorded(space)
+    game = exported(made)
+    game.reset(seed=1)
+    game.step({"ann": action} if exported is ParallelGame else action)
+    assert made.acted.dtype == space.dtype
+    assert made.acted.tolist() == expected
+
+
+def test_an_action_of_an_inactive_agent_is_ignored():
+    """Red before: it was checked, and refused."""
+    game = ParallelGame(Away())
+    game.reset(seed=0)
+    game.step({"ann": 0, "bob": 0})
+    assert game.agents == ["bob"]
+    game.step({"ann": 9, "bob": 0})

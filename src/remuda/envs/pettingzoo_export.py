@@ -93,12 +93,17 @@ class _Exported:
         return rows[0] if masks is None else {OBSERVATION: rows[0], MASK: masks[0].astype(np.int8)}
 
     def _act(self, name: str, action: Any) -> None:
-        value, space = np.asarray(action), self._game.agents[self._index[name]].action_space
-        # Compiled games would look an invalid choice up beyond the end of an array.
-        if not isinstance(space, spaces.Box) and not space.contains(
-            value if value.ndim else value[()]
-        ):
-            raise UsageError(f"{name} cannot take the action {action!r}; its actions are {space}")
+        passed, space = np.asarray(action), self.action_space(name)
+        value = passed
+        if not isinstance(space, spaces.Box):
+            if passed.size == np.prod(space.shape or ()) and passed.dtype.kind in "biuf":
+                with np.errstate(invalid="ignore"):
+                    value = passed.reshape(space.shape).astype(space.dtype)
+            # Compiled games would look an invalid choice up beyond the end of an array.
+            if not (space.contains(value) and np.array_equal(value.ravel(), passed.ravel())):
+                raise UsageError(
+                    f"{name} cannot take the action {action!r}; its actions are {space}"
+                )
         self._game.act(self._index[name], value[None])
 
     def _live(self) -> list[str]:
@@ -151,7 +156,7 @@ class ParallelGame(_Exported, ParallelEnv[str, Any, Any]):  # type: ignore[misc]
         game, played = self._game, self.agents
         for group in game.turn_groups:
             for name in (self.possible_agents[i] for i in group):
-                if name in actions:
+                if name in actions and name in played:  # actions of inactive agents are ignored
                     self._act(name, actions[name])
         result = game.end_turn()
         self._owe(self._new_rewards(result.rewards))

@@ -297,6 +297,23 @@ def test_info_that_is_no_mapping_is_told_as_the_games(info, check):
         env.act(0, np.zeros(1, np.int64))
 
 
+@pytest.mark.parametrize("info", [[], (), np.zeros(0)], ids=["list", "tuple", "array"])
+def test_an_empty_info_is_no_info(info):
+    class Empty(Both):
+        def reset(self, seed=None, options=None):
+            return super().reset(seed, options)[0], info
+
+        def step(self, actions):
+            return *super().step(actions)[:4], dict.fromkeys(self.possible_agents, info)
+
+    for env in GymnasiumEnv(lambda: InfoOf(info, info), 1), ParallelCopies(Empty):
+        env.reset(np.zeros(1, np.int64), np.ones(1, np.bool_))
+        env.begin_turn()
+        for agent in range(env.num_agents):
+            env.act(agent, np.zeros(1, np.int64))
+        env.end_turn()
+
+
 @pytest.mark.parametrize("name", ["observation", "reward", "terminated", "truncated"])
 def test_what_is_told_in_a_list_and_not_by_agent_is_told_by_its_name(name):
     """Red before: an AttributeError, or "the reward is missing"."""

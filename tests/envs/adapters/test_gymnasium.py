@@ -1,5 +1,7 @@
 """Gymnasium environments as `VectorEnv`."""
 
+from typing import ClassVar
+
 import gymnasium
 import numpy as np
 import pytest
@@ -202,3 +204,39 @@ def test_many_copies_are_made_though_few_can_draw():
         env = make_env("gymnasium:FewRenderers-v0", count)
         assert env.num_envs == count
         env.close()
+
+
+class DrawsText(Corridor):
+    metadata = {"render_modes": ["ansi"]}  # noqa: RUF012
+    made: ClassVar = []
+
+    def __init__(self, render_mode=None):
+        super().__init__()
+        self.render_mode = render_mode
+        self.made.append(render_mode)
+
+
+class DrawsBoth(DrawsText):
+    metadata = {"render_modes": ["ansi", "rgb_array"]}  # noqa: RUF012
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize(
+    ("kind", "kwargs", "num_envs", "made"),
+    [
+        (DrawsBoth, {}, 1, [None, "rgb_array", "rgb_array"]),
+        (DrawsBoth, {}, 2, [None, None, None]),
+        (DrawsBoth, {"render_mode": "ansi"}, 1, ["ansi", "ansi"]),
+        (DrawsText, {}, 1, [None, None]),
+    ],
+    ids=["drawable", "several", "registered", "text_only"],
+)
+def test_only_a_drawable_copy_is_made_to_draw(kind, kwargs, num_envs, made):
+    """Red before: an unsupported mode was tried, with a warning, and a registered one replaced."""
+    gymnasium.register("Drawn-v0", kind, kwargs=kwargs)
+    DrawsText.made.clear()
+    try:
+        make_gymnasium("Drawn-v0", num_envs).close()
+    finally:
+        del gymnasium.registry["Drawn-v0"]
+    assert DrawsText.made == made

@@ -6,8 +6,9 @@ import pytest
 from gymnasium.wrappers import NormalizeObservation, NormalizeReward, TimeLimit
 from pettingzoo.utils.wrappers import BaseParallelWrapper
 
-from envs.test_costly_games import Plain, Together, trained
+from envs.test_costly_games import Monitored, Plain, Together, trained
 from refusals import refuses
+from remuda.envs.adapters.gymnasium import GymnasiumEnv
 from remuda.errors import ConfigError
 
 
@@ -85,6 +86,18 @@ def test_running_statistics_are_refused(tmp_path, game, wrappers):
         wrappers = [NormalizeReward, "gymnasium.wrappers:TimeLimit(max_episode_steps=3)"]
     with refuses(ConfigError):
         trained(game, tmp_path, env={"wrappers": wrappers})
+
+
+def test_running_statistics_are_refused_if_the_first_copy_is_replaced(tmp_path):
+    """Red before: a reset in mid-episode was refused, so no turns were played to find them."""
+    with refuses(ConfigError):
+        trained(Monitored, tmp_path, env={"wrappers": [NormalizeObservation]})
+
+
+def test_running_statistics_of_a_library_are_refused_when_an_environment_is_made():
+    """Red before: only `prepare` refused them, so exploiters accepted them."""
+    with refuses(ConfigError):
+        GymnasiumEnv(normalised)
 
 
 def test_statistics_that_do_not_change_are_played(tmp_path):

@@ -319,7 +319,9 @@ def make_gymnasium(
         close(env.close, env)
         for_agents = has_agents(env, partial(made_quietly, name, **options))
         make: Callable[..., Any] = partial(made_quietly if for_agents else gymnasium.make, name)
-        if num_envs == 1:  # only a single copy is drawn
+        drawable = "rgb_array" in (env.metadata.get("render_modes") or ())
+        registered = getattr(env.unwrapped.spec, "kwargs", {})
+        if num_envs == 1 and drawable and "render_mode" not in registered:  # several are not drawn
             options = dict(with_pictures(make, options))
         adapter = copies_of if for_agents else GymnasiumEnv
         return adapter(wrapping.around(partial(make, **options)), num_envs, wrapping)

@@ -20,14 +20,39 @@ TURNS = 30  # turns that are played to find lasting state
 SPREADS, COUNTS = {"var", "std", "m2", "s"}, {"count", "n"}
 
 
+def refuse_statistics(copy: Any) -> None:
+    """Refuse a library's wrapper that normalises by running statistics, unless they are fixed.
+
+    Each copy would have different ones, and evaluation and resumed runs would start without any, so
+    observations would be scaled differently than in training.
+    """
+    for layer in filter(_is_of_library, _layers(copy)):
+        held = getattr(layer, "__dict__", {})
+        for name, value in held.items():
+            if _is_statistics(value) and held.get("_update_running_mean", True) is not False:
+                raise _refused(layer, name)
+
+
+def _refused(layer: Any, name: str) -> ConfigError:
+    return ConfigError(
+        f"env.wrappers: {_kind(layer)} keeps running statistics ({name}) that no run saves, so "
+        "evaluation and resumed runs would start without them; use "
+        "policy.ppo.normalise_observations or policy.ppo.normalise_rewards, which are saved with "
+        "the policy, or fixed numbers: policy.reward_scale, "
+        "gymnasium.wrappers:RescaleObservation, update_running_mean = False"
+    )
+
+
+def _kind(layer: Any) -> str:
+    return f"{type(layer).__module__}:{type(layer).__name__}"
+
+
 def lasting_state(env: VectorEnv) -> str:
     """Return a note about state that a user's wrappers keep between episodes, or an empty text.
 
     Plays a few random turns between two resets from the same seed; state that then differs
     outlasts episodes. Pass an environment that is not used otherwise. If it cannot be played, the
-    note is empty. Running statistics raise a ConfigError, even those of a library's wrapper or of
-    the environment itself: each copy would have different ones, and evaluation and resumed runs
-    would start without any, so observations would be scaled differently than in training.
+    note is empty. Running statistics raise a ConfigError, even those of the environment itself.
     """
     copies = getattr(env, "copies", ())
     layers = [layer for layer in _layers(copies[0]) if _may_last(layer)] if copies else []
@@ -46,20 +71,13 @@ def lasting_state(env: VectorEnv) -> str:
         return ""
     changed = []
     for layer, old in zip(layers, before, strict=True):
-        kind = f"{type(layer).__module__}:{type(layer).__name__}"
         for name, value in _numbers(layer).items():
             if old.get(name) == value:
                 continue
             if _is_statistics(layer.__dict__[name]):
-                raise ConfigError(
-                    f"env.wrappers: {kind} keeps running statistics ({name}) that no run saves, so "
-                    "evaluation and resumed runs would start without them; use "
-                    "policy.ppo.normalise_observations or policy.ppo.normalise_rewards, which are "
-                    "saved with the policy, or fixed numbers: policy.reward_scale, "
-                    "gymnasium.wrappers:RescaleObservation, update_running_mean = False"
-                )
-            if _is_wrapper(layer) and not _is_of_library(layer):
-                changed.append(f"{kind}.{name}")
+                raise _refused(layer, name)
+            if _is_wrapper(layer):
+                changed.append(f"{_kind(layer)}.{name}")
     if not changed:
         return ""
     return (
@@ -94,10 +112,9 @@ def _is_of_library(layer: Any) -> bool:
 
 
 def _may_last(layer: Any) -> bool:
-    """Return whether this is a user's wrapper, or a layer with statistics."""
-    if _is_wrapper(layer) and not _is_of_library(layer):
-        return True
-    return any(map(_is_statistics, getattr(layer, "__dict__", {}).values()))
+    """Return whether this is a user's wrapper, or a user's environment with statistics."""
+    held = getattr(layer, "__dict__", {}).values()
+    return not _is_of_library(layer) and (_is_wrapper(layer) or any(map(_is_statistics, held)))
 
 
 def _is_statistics(value: Any) -> bool:

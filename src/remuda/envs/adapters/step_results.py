@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from typing import Any
 
 from remuda.envs.adapters.detect import article
+from remuda.envs.adapters.lasting_state import refuse_statistics
 from remuda.envs.checks import UntakeableError, short
 from remuda.envs.closing import close
 from remuda.errors import ConfigError, ContractError
@@ -54,13 +55,14 @@ def first_reset(copy: Any, wanted: str = RESET) -> Any:
                 "in observation_space and action_space, which `__init__` sets"
             )
     try:
+        refuse_statistics(copy)
         return reset_env(copy, 0, wanted)
     except UntakeableError as error:
         raise ContractError(f"the game breaks its contract: {error}") from None
 
 
 def parts(copy: Any, method: str, result: Any, wanted: str, agents: int = 0) -> Any:
-    """Return the `wanted` values; `info`, the last, is a mapping, None, or has `agents` entries."""
+    """Return the `wanted` values; the last, `info`, is a mapping, empty or has `agents` entries."""
     count = wanted.count(",") + 1
     if not isinstance(result, tuple | list) or len(result) != count:
         found = f"{len(result)} values" if isinstance(result, tuple | list) else short(result)
@@ -74,6 +76,8 @@ def parts(copy: Any, method: str, result: Any, wanted: str, agents: int = 0) -> 
         return result
     if agents and is_sequence(info) and len(info) == agents:
         return result
+    if _is_empty(info):
+        return (*result[:-1], {})
     raise UntakeableError(
         f"{method} of {article(copy)} returned {short(info)} as `info`, the last of "
         f"{count} values ({wanted}), not a mapping such as {{}}"
@@ -82,9 +86,15 @@ def parts(copy: Any, method: str, result: Any, wanted: str, agents: int = 0) -> 
 
 def mapping_of(info: Any) -> Mapping[str, Any]:
     """Return an `info` as a mapping, or raise an `UntakeableError`."""
-    if info is None or isinstance(info, Mapping):
-        return info or {}
+    if isinstance(info, Mapping):
+        return info
+    if info is None or _is_empty(info):
+        return {}
     raise UntakeableError(f"its `info` is {short(info)}, not a mapping such as {{}}")
+
+
+def _is_empty(info: Any) -> bool:
+    return isinstance(info, Sized) and getattr(info, "shape", None) != () and len(info) == 0
 
 
 def is_sequence(values: Any) -> bool:
