@@ -203,7 +203,7 @@ def test_a_resume_of_several_actors_with_their_experience_falls_back_without_it(
         after = go_on(1200)
     (said,) = [line for line in told if "checkpoint.replay" in line]
     assert "experience is neither restored nor saved" in said
-    assert "that of 2 actors" in said
+    assert "the experience of 2 actors" in said
     assert after.updates > before.updates
     assert after.steps > before.steps
     go_on(1600)  # processes can be started again, and what was saved meanwhile fits them
