@@ -73,8 +73,8 @@ class Picture:
         }
         data, metadata = io.BytesIO(), {"Title": self.heading} | about[kind]
         with look():
-            if self.figure.get_layout_engine() is not None:  # lay out once for all formats
-                self.figure.draw_without_rendering()
+            if (layout := self.figure.get_layout_engine()) is not None:  # once for all formats
+                layout.execute(self.figure)
                 self.figure.set_layout_engine("none")
             self.figure.savefig(data, format=kind, dpi=DOTS, metadata=metadata)
         return data.getvalue()
