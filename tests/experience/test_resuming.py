@@ -128,7 +128,6 @@ REFUSED = {
     "copies": {"env": {"num_envs": 6}},
     "n_steps": {"policy": {"algorithm": "dqn", "n_steps": 5}},
     "rollout": {"policy": {"ppo": {"rollout_length": 40}}},
-    "capacity": {"policy": {"experience": {"capacity": 900}}},
     "segments": {"policy": {"experience": {"segment_length": 10}}},
     "frames": {"policy": {"n_frames": 3}},
     "options": {"env": {"options": {"max_turns": 20}}},

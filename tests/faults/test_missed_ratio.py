@@ -82,7 +82,7 @@ def test_a_run_whose_learners_are_slowed_tells_of_the_missed_ratio_and_why(tmp_p
     summary = read_run(tmp_path / "run")
     for policy in summary.policies:
         assert 0.0 < policy.replay_ratio < ASKED / 2
-    (said,) = remarks(summary)
+    said = "\n".join(remarks(summary))
     assert "agent_0, agent_1 trained on" in said
     assert "policy.experience.replay_ratio is 0.64" in said
     assert "and had a processor for" in said
