@@ -165,12 +165,12 @@ def test_a_checkpoint_of_another_format_is_refused_as_such(spoiled, capsys):
 @pytest.mark.slow
 def test_a_setting_that_a_checkpoint_does_not_know_has_its_default(spoiled, capsys):
     def without(manifest):
-        del manifest["config"]["policy"]["max_grad_norm"]
+        del manifest["config"]["policy"]["experience"]["segment_length"]
 
     change_manifest(spoiled, without)
     words = ("--resume", str(spoiled), "--run.turns", "2500")
-    said = refused(capsys, *words, "--policy.max_grad_norm", "0.125")
-    assert "policy.max_grad_norm was" in said
+    said = refused(capsys, *words, "--policy.experience.segment_length", "9")
+    assert "policy.experience.segment_length was" in said
     assert run(["train", *words]) == 0
 
 
