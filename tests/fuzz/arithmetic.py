@@ -23,6 +23,7 @@ from remuda.policies.optimizer import BETA_1, BETA_2, step
 from remuda.policies.selectors import take_best_choices
 from remuda.policies.spec import PolicySpec, make_algorithm
 from remuda.system.rng import torch_rng
+from trained_policies import part_of
 
 EDGES = np.array([1, 2, 3, 4, 5, 7, 8, 9, 13, 14, 15, 16, 17, 31, 32, 33, 63, 64, 65])
 """Sizes around the widths of vector registers and of tiles."""
@@ -144,7 +145,7 @@ def _values(random, name, kind):
             algorithm.network.initialise(algorithm.target.of(k), torch_rng(seed, "target", k))
         assert algorithm.is_fused
         algorithm.online.gradients.fill_(7.0)
-        told = [x.clone() for x in way(algorithm, batch, algorithm._part(0, policies))]
+        told = [x.clone() for x in way(algorithm, batch, part_of(algorithm, 0, policies))]
         found.append([algorithm.online.gradients.clone(), *told])
     for theirs, ours in zip(*found, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=3e-5)

@@ -5,6 +5,7 @@ from gymnasium.spaces import Box
 
 import remuda
 from masked_games import Doors
+from remuda.policies.algorithms.transition_algorithm import Part
 from remuda.ui.terminal.live import PlainView
 from support import Tape
 
@@ -93,3 +94,8 @@ def trained(directory, game, policy, **tree):
     return remuda.load(
         remuda.train(game, config=tree, run={"directory": directory}, view=PlainView())
     )
+
+
+def part_of(algorithm, first, end):
+    """Return some rows of a stack of Q-networks, as an update trains them."""
+    return Part(first, end, algorithm.online.rows(first, end), algorithm.target.rows(first, end))

@@ -52,7 +52,7 @@ def choose_layout(spec: RunSpec, cores: int | None = None) -> Layout:
         return plain
     if config.run.turns is not None and config.run.turns * len(spec.agents) <= SHORT:
         return plain
-    with gc_frozen():
+    with gc_frozen(collects=False):
         try:
             costs = measure(spec, seconds)
             was_seen = costs.learn > 0.0

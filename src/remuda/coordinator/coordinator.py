@@ -117,17 +117,18 @@ class _State:
 
 
 @contextmanager
-def gc_frozen() -> Iterator[None]:
+def gc_frozen(collects: bool = True) -> Iterator[None]:
     """Exclude all existing objects from garbage collections inside the `with`.
 
     A full collection visits 300,000 objects of the libraries and takes a tenth of a second. If
-    other code froze objects before, all objects stay frozen at the end. Garbage of an earlier run
-    is collected first.
+    other code froze objects before, all objects stay frozen at the end. With `collects`, garbage of
+    an earlier run is collected first.
     """
     by_others = gc.get_freeze_count() > ITS_OWN
     if by_others and _State.left_frozen:  # some frozen objects may be garbage by now
         gc.unfreeze()
-    gc.collect()
+    if collects:
+        gc.collect()
     gc.freeze()
     _State.left_frozen = by_others
     try:

@@ -120,9 +120,9 @@ def _setting(name: str, value: Any) -> str:
     return f"{name} {value}"
 
 
-def print_comparison(comparison: Comparison) -> None:
+def print_comparison(comparison: Comparison, console: Console | None = None) -> None:
     """Print a table of the scores of each group."""
-    console = Console()
+    console = console or Console()
     evaluated = f"{way_words(comparison)} return"
     table = table_of("runs", "policy", "seeds", evaluated, "in training", "turns", texts=2)
     for row in rows_of(comparison):

@@ -15,6 +15,7 @@ from remuda.policies.algorithms.transition_algorithm import TransitionAlgorithm,
 from remuda.policies.networks.kernels.compiled_pass import CompiledPass
 from remuda.policies.spec import PolicySpec, make_algorithm
 from remuda.system.rng import torch_rng
+from trained_policies import part_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -78,7 +79,7 @@ def test_gradients_and_what_is_told_are_those_of_torch(
         algorithm = made(hidden, kind=kind, own={"double": double}, network=network)
         assert algorithm.is_fused
         algorithm.online.gradients.fill_(7.0)
-        part = algorithm._part(0, POLICIES)
+        part = part_of(algorithm, 0, POLICIES)
         metrics = [x.clone() for x in way(algorithm, batch, part)]
         found.append([algorithm.online.gradients.clone(), *metrics])
         found[-1] += [stream.get_state() for stream in algorithm._rngs]
