@@ -133,13 +133,18 @@ class OpenTournament:
     _workers: list[Workers] = field(default_factory=list)
 
     def play(
-        self, numbers: Integers, limits: Limits, wanted: int, copies: int | None = None
+        self,
+        numbers: Integers,
+        limits: Limits,
+        wanted: int,
+        copies: int | None = None,
+        abandons: bool = False,  # in this process, and end in mid-match at the limits
     ) -> str:
         """Play unfinished matches; return the reason for missing ones, or an empty string."""
         if not len(numbers):
             return ""
         number = copies or copies_for(self.setup.env, self.schedule.players)
-        count = self.processes or useful_processes(len(numbers), number)
+        count = 1 if abandons else self.processes or useful_processes(len(numbers), number)
         if count > 1 and not self._workers:
             workers = Workers(self.setup, self.schedule.episodes, count)
             self._workers.append(self.stack.enter_context(closing(workers)))
@@ -159,7 +164,7 @@ class OpenTournament:
             limits.watch(done + closed, wanted)
 
         whole = (self.setup, self.schedule, numbers, self.results, number)
-        return cut if play_here(*whole, stopped, watch) < len(numbers) else ""
+        return cut if play_here(*whole, stopped, watch, abandons=abandons) < len(numbers) else ""
 
     def tournament(self, cut: str, until: Look | None = None) -> Tournament:
         means, errors, matches = self.schedule.means_and_errors(self.results.of_seatings())
@@ -229,7 +234,7 @@ def margin(
         numbers = np.arange(schedule.num_matches)
         numbers = numbers[np.isin(numbers % len(schedule.seatings), between)]
         copies, limits = copies_within(spec, len(numbers), limits)
-        if opened.play(numbers, limits, len(numbers), copies):
+        if opened.play(numbers, limits, len(numbers), copies, abandons=True):
             return math.nan
         means = opened.tournament("").means
     return float(means[0, 1] - means[1, 0])

@@ -224,11 +224,13 @@ def play_here(
     stopped: Callable[[], bool],
     watch: Callable[[int], None] = lambda closed: None,  # noqa: ARG005
     part: int = 0,
+    abandons: bool = False,
 ) -> int:
     """Play matches in this process, and return how many were finished.
 
     - `copies`: maximum environment copies.
-    - `stopped`: called before each turn; after it returns True no match is started.
+    - `stopped`: called before each turn; after it returns True no match is started. With `abandons`
+      unfinished matches end at once, else they are finished.
     - `watch`: called after each turn with the number of finished matches.
     - `part`: distinguishes the draws of user-made scripted policies in several processes.
     """
@@ -242,6 +244,8 @@ def play_here(
     try:
         while not seats.done:
             if stopped():
+                if abandons:
+                    break
                 seats.end_dealing()
             actor.turn()
             results.flush(now=False)
