@@ -160,7 +160,7 @@ def fitted(rows: list[dict[str, Any]]) -> Costs:
         size = row["bytes of a snapshot"]
         table.append([peers * parts, rounds, rounds * peers, frames, sent, sent * size])
         target.append(row[share] / 100 - known)
-    found = _not_negative(np.array(table), np.array(target))
+    found = not_negative(np.array(table), np.array(target))
     runs = {row["nodes"]: row for row in rows if row["of"] == "a run"}
     part, a_round, peer, frame, snapshot, byte = map(float, found)
     costs = Costs(
@@ -208,7 +208,7 @@ def run_share(row: dict[str, Any], costs: Costs) -> float:
     )
 
 
-def _not_negative(table: Any, target: Any) -> Any:
+def not_negative(table: Any, target: Any) -> Any:
     """Least squares of relative errors with no negative answers: unknowns that would be are 0."""
     weights = 1 / np.maximum(target, 1e-3)
     free = list(range(table.shape[1]))

@@ -15,6 +15,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent / "support"))
 
+import kinds
 import order
 import places
 import refusals
@@ -94,6 +95,22 @@ def pytest_runtest_setup(item):
     limit = item.config.getoption("--slow-within")
     if limit is not None and is_slow(item) and time.monotonic() - BEGAN > 60 * limit:
         pytest.skip("there is no time left for slow tests")
+
+
+@pytest.fixture(autouse=True)
+def unit_tests_start_no_process(request):
+    if not kinds.is_unit(request.node):
+        yield
+        return
+    started = []
+    with pytest.MonkeyPatch.context() as patch:
+        kinds.watch(patch, started.append)
+        yield
+    if started and (folder := os.environ.get("REMUDA_TEST_KINDS")):
+        with open(Path(folder) / str(os.getpid()), "a") as file:
+            file.write(f"{request.node.nodeid}\t{started[0]}\n")
+    elif started:
+        pytest.fail(f"it starts {started[0]}: mark it with one of {', '.join(kinds.KINDS)}")
 
 
 @pytest.fixture(autouse=True)

@@ -237,7 +237,7 @@ class FirstMover(Tape):
         self._lengths[mask] = np.where(seeds[mask] % 2, 3, 5)
 
     def act(self, agent, actions):
-        self._acts += 1
+        self.acts += 1
         self._rewards[:, agent] = 1 - 2 * agent
 
 

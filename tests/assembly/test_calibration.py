@@ -92,7 +92,7 @@ def test_what_was_hardly_seen_decides_on_no_threads(four_cores, monkeypatch):
         asked.append((num_threads, turns))
         return Costs(play=2e-3, learn=1e-3 if turns or num_threads > 1 else 0.0)
 
-    monkeypatch.setattr(calibration, "_measure", measured)
+    monkeypatch.setattr(calibration, "measure_costs", measured)
     choose_layout(spec_of(load_config(SMALL), AGENTS))
     assert asked == [(1, None), (1, 62), (1, None)]  # and then with half of the copies
     asked.clear()

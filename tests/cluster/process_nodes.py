@@ -31,7 +31,7 @@ class ProcessNodes:
 
     def __init__(self, count, cores=2):
         self._infos = [NodeInfo(i, f"node-{i}", "127.0.0.1", cores, 0) for i in range(count)]
-        self._processes, self._connections, self._calls = {}, {}, {}
+        self.processes, self._connections, self._calls = {}, {}, {}
         self._lost, self._locks, self._next = [], {}, 0
 
     def gather(self):
@@ -43,7 +43,7 @@ class ProcessNodes:
         process = context.Process(target=_serve, args=(theirs, agent, args), daemon=False)
         process.start()
         theirs.close()
-        self._processes[number], self._connections[number] = process, ours
+        self.processes[number], self._connections[number] = process, ours
         self._calls[number], self._locks[number] = {}, threading.Lock()
         threading.Thread(target=self._listen, args=(number,), daemon=True).start()
 
@@ -60,7 +60,7 @@ class ProcessNodes:
         return call
 
     def pid(self, number):
-        return self._processes[number].pid
+        return self.processes[number].pid
 
     def lost(self):
         lost, self._lost = self._lost, []
@@ -70,10 +70,10 @@ class ProcessNodes:
         return []
 
     def give_up(self, number):
-        os.kill(self._processes[number].pid, signal.SIGKILL)
+        os.kill(self.processes[number].pid, signal.SIGKILL)
 
     def stop(self):
-        for process in self._processes.values():
+        for process in self.processes.values():
             process.kill()
             process.join()
 

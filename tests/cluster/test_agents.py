@@ -18,16 +18,16 @@ class Begun(NodeAgent):
     def __init__(self):
         self.did = []
         self._epoch, self._wanted, self._epochs = 0, 0, threading.Condition()
-        self._runtime = self._checkpoints = None
-        self._node = SimpleNamespace(replace=self.note)
+        self.runtime = self._checkpoints = None
+        self.node = SimpleNamespace(replace=self.note)
         self.keeper = Keeper(watch=lambda: threading.Event().wait(0.01))
 
     def note(self, placement, *_):
-        assert self._runtime is not None
+        assert self.runtime is not None
         self.did.append(placement.epoch)
 
     def _start(self, placement, _):
-        self._runtime = SimpleNamespace(go=lambda: self.did.append("go"))
+        self.runtime = SimpleNamespace(go=lambda: self.did.append("go"))
         self.did.append(placement.epoch)
 
 
@@ -58,22 +58,22 @@ def test_a_placement_that_could_not_be_taken_holds_up_no_other():
     def fail(*_):
         raise RemudaError("a full disk")
 
-    agent._node.replace = fail
+    agent.node.replace = fail
     with refuses(RemudaError):
         agent.replace(first.moved({0: 1}), {}, None)
-    agent._node.replace = agent.note
+    agent.node.replace = agent.note
     agent.replace(first.moved({0: 1}).moved({0: 2}), {}, None)
     assert agent.did == [1, 3]
 
 
 def release_actor(agent, epoch):
-    agent._runtime.here = [0, 1]
-    agent._runtime.move = lambda here: agent.did.append("let go") if here == [1] else None
+    agent.runtime.here = [0, 1]
+    agent.runtime.move = lambda here: agent.did.append("let go") if here == [1] else None
     agent.release_actor(0, epoch)
 
 
 def ask_for_rings(agent, epoch):
-    agent._node.assembly = None
+    agent.node.assembly = None
     assert agent.rings_of([0], [], epoch) == {}
 
 
@@ -94,9 +94,9 @@ def test_a_placement_that_waits_for_others_learns_of_the_next_one(first_word):
             assert time.monotonic() < end, "it is never told"
             time.sleep(0.001)
         agent.did.append(placement.epoch)
-        agent._node.replace = agent.note
+        agent.node.replace = agent.note
 
-    agent._node.replace = wait
+    agent.node.replace = wait
     second = first.moved({0: 1})
     thread = threading.Thread(target=agent.replace, args=(second, {}, None), daemon=True)
     thread.start()

@@ -115,9 +115,9 @@ def test_costs_of_the_model_are_found_again_and_never_negative(benchmark):
     random = np.random.default_rng(0)
     table = random.uniform(1, 10, (12, 4))
     costs = np.array([1.0, 0.0, 0.5, 2.0])
-    assert model._not_negative(table, table @ costs) == pytest.approx(costs, abs=1e-6)
+    assert model.not_negative(table, table @ costs) == pytest.approx(costs, abs=1e-6)
     noisy = table @ np.array([1.0, -0.2, 0.5, 2.0])
-    assert (model._not_negative(table, noisy) >= 0).all()
+    assert (model.not_negative(table, noisy) >= 0).all()
 
 
 def test_what_is_used_grows_with_nodes_and_policies(benchmark):

@@ -34,7 +34,7 @@ class Bridged(TwoNodes):
         """A bridge starts: the first of a node, or the successor of one that died."""
         node, old = self.nodes[number], self.bridges[number]
         if old is not None:  # the kernel closes what a process had
-            for peer in old._peers.values():
+            for peer in old.peers.values():
                 if peer.link is not None:
                     peer.link.close()
         self.bridges[number] = BridgeRole(
@@ -49,7 +49,7 @@ class Bridged(TwoNodes):
         ).build()
 
     def is_open(self):
-        return all(p.channel for bridge in self.bridges for p in bridge._peers.values())
+        return all(p.channel for bridge in self.bridges for p in bridge.peers.values())
 
     def rounds(self, until, limit=20.0):
         end = time.monotonic() + limit
@@ -69,10 +69,10 @@ class Bridged(TwoNodes):
 
     def close(self):
         for bridge in self.bridges:
-            for peer in bridge._peers.values():
+            for peer in bridge.peers.values():
                 if peer.link is not None:
                     peer.link.close()
-            for stranger in bridge._strangers:
+            for stranger in bridge.strangers:
                 stranger.close()
         for listener in self.listeners:
             listener.close()
@@ -156,7 +156,7 @@ def test_a_node_that_was_given_up_is_of_an_older_epoch_and_turned_away(world):
     while time.monotonic() < end:
         for bridge in world.bridges:
             bridge.work()
-    assert not any(peer.channel for peer in world.bridges[0]._peers.values())
+    assert not any(peer.channel for peer in world.bridges[0].peers.values())
     assert world.nodes[0].traffic.counts[1, Count.IN_STEP] != 2
 
 

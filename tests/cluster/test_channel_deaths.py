@@ -156,5 +156,5 @@ def test_weights_that_do_not_fit_are_refused():
     world.pump_all()
     numbers = np.array([9, 1, 0, 3, 0])
     with refuses(RemudaError):
-        world.channels[0]._weights_in.publish(0, numbers, np.zeros(3, np.float32))
+        world.channels[0].weights_in.publish(0, numbers, np.zeros(3, np.float32))
     assert newest(world, world.names[0], 0).version == 1

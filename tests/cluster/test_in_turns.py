@@ -12,7 +12,7 @@ def test_weights_come_no_later_than_that_all_is_trained(when):
     world.pump_all()
     head, name = world.assemblies[0], world.names[0]
     channel, control = world.channels[0], world.stores[0].control
-    read = channel._fast_out.read
+    read = channel.fast_out.read
 
     def train():
         publisher = head.published.publisher(name, head.published.checksums[name])
@@ -26,9 +26,9 @@ def test_weights_come_no_later_than_that_all_is_trained(when):
         if when == "after":
             train()
 
-    channel._fast_out.read = read_meanwhile
+    channel.fast_out.read = read_meanwhile
     frame = world.frame(0)
-    channel._fast_out.read = read
+    channel.fast_out.read = read
     if frame is not None:
         world.channels[1].take(frame)
     there = world.assemblies[1].snapshots()[name].version

@@ -79,7 +79,7 @@ def test_a_stranger_without_the_secret_is_turned_away_and_told_nothing():
     with refuses(LinkLostError):
         greet(caller, called)
     called.close()
-    assert caller._connection.recv(1 << 16) == b""
+    assert caller.connection.recv(1 << 16) == b""
 
 
 def test_who_is_called_by_noise_says_nothing():
@@ -113,7 +113,7 @@ def test_an_answer_to_another_call_is_no_answer():
     called, caller = pair()
     caller.flush()
     list(called.frames_in())
-    answer = caller._connection.recv(1 << 16)
+    answer = caller.connection.recv(1 << 16)
     a, b = socket.socketpair()
     again = Link(b, Identity(SECRET, 3, 1), 0)
     a.sendall(answer)
@@ -160,7 +160,7 @@ def test_what_is_damaged_on_its_way_is_never_taken(at, bit):
     sent = b"".join(bytes(b) for b in frame_of(*range(30), data=bytes(99)).finished())
     damaged = bytearray(sent)
     damaged[at % len(sent)] ^= 1 << bit
-    caller._connection.sendall(bytes(damaged))
+    caller.connection.sendall(bytes(damaged))
     with refuses(LinkLostError):
         list(called.frames_in())
 
@@ -172,7 +172,7 @@ def test_a_frame_that_is_cut_is_not_there(at, pieces):
     sent = b"".join(bytes(b) for b in frame_of(*range(30), data=bytes(99)).finished())
     begin, end = 0, at % len(sent)
     for size in pieces:
-        caller._connection.sendall(sent[begin : min(begin + size, end)])
+        caller.connection.sendall(sent[begin : min(begin + size, end)])
         begin = min(begin + size, end)
         assert list(called.frames_in()) == []
     caller.close()

@@ -41,21 +41,21 @@ class Nodes:
 def head_of(homes, members, learners=(0,)):
     """The head of a cluster of which some nodes are members; what it moves is noted."""
     runtime = object.__new__(ClusterRuntime)
-    runtime._nodes, runtime._news, runtime._silence = Nodes(), [], 1e9
-    runtime._members = {n: Member(n, f"n{n}") for n in members}
-    runtime._infos = {n: NodeInfo(n, f"n{n}", "", 4, 0) for n in (HEAD, *members)}
-    runtime._joining, runtime._stopped = JoiningNodes(runtime._nodes, None), False
-    runtime._lost, runtime._pending = {}, []
-    runtime._moved, runtime.placement = MoveCounts(), Placement(tuple(homes), tuple(learners))
+    runtime.nodes, runtime.unread, runtime.silence = Nodes(), [], 1e9
+    runtime.members = {n: Member(n, f"n{n}") for n in members}
+    runtime.infos = {n: NodeInfo(n, f"n{n}", "", 4, 0) for n in (HEAD, *members)}
+    runtime.joining, runtime.stopped = JoiningNodes(runtime.nodes, None), False
+    runtime.lost, runtime.pending = {}, []
+    runtime.moved, runtime.placement = MoveCounts(), Placement(tuple(homes), tuple(learners))
     roles = [SimpleNamespace(name=f"role-{i}") for i in range(len(homes) + len(learners))]
     config = SimpleNamespace(exact=False, schedule="async")
-    runtime._node = SimpleNamespace(assembly=SimpleNamespace(roles=lambda: roles, config=config))
-    runtime._reach = SimpleNamespace(news=lambda *_: [])
-    runtime._local = SimpleNamespace(run_for=lambda _: None, is_played=True)
-    runtime._local.here = runtime.placement.roles_of(HEAD)
-    runtime._logs = SimpleNamespace(named=lambda name, words: words, hear=lambda: None)
-    runtime._fetch_logs = lambda numbers: None
-    runtime._migration = SimpleNamespace(
+    runtime.node = SimpleNamespace(assembly=SimpleNamespace(roles=lambda: roles, config=config))
+    runtime.reach = SimpleNamespace(news=lambda *_: [])
+    runtime.local = SimpleNamespace(run_for=lambda _: None, is_played=True)
+    runtime.local.here = runtime.placement.roles_of(HEAD)
+    runtime.logs = SimpleNamespace(named=lambda name, words: words, hear=lambda: None)
+    runtime.fetch_logs = lambda numbers: None
+    runtime.migration = SimpleNamespace(
         without=lambda *args: without(*args, [Need()] * len(learners))
     )
     runtime.moves = []
@@ -64,19 +64,19 @@ def head_of(homes, members, learners=(0,)):
         runtime.moves.append((after, set(gone)))
         runtime.placement = after
 
-    runtime._move = move
+    runtime.move = move
     return runtime
 
 
 def test_two_nodes_that_are_lost_together_are_given_no_role_of_each_other():
     runtime = head_of((HEAD, 1, 2), (1, 2, 3))
-    runtime._nodes.gone = [1, 2]
-    runtime._look(0.0)
+    runtime.nodes.gone = [1, 2]
+    runtime.look(0.0)
     ((after, gone),) = runtime.moves
     assert gone == {1, 2}
     assert set(after.homes) <= {HEAD, 3}
     assert after.epoch == 2, "agents wait for each epoch"
-    assert [news.split(";")[0] for news in runtime._news] == [
+    assert [news.split(";")[0] for news in runtime.unread] == [
         "the node n1 is gone",
         "the node n2 is gone",
     ]
@@ -84,95 +84,93 @@ def test_two_nodes_that_are_lost_together_are_given_no_role_of_each_other():
 
 def test_a_node_whose_bridge_begins_is_given_no_role_of_one_that_is_lost():
     runtime = head_of((HEAD, 1), (1, 2))
-    runtime._joining.starting.add(2)
-    runtime._nodes.gone = [1]
-    runtime._look(0.0)
+    runtime.joining.starting.add(2)
+    runtime.nodes.gone = [1]
+    runtime.look(0.0)
     assert set(runtime.placement.homes) == {HEAD}
-    runtime._members[2].status = NodeStatus(is_ready=True)
-    runtime._relieve = lambda number: runtime.moves.append(number)
-    runtime._look(0.0)
+    runtime.members[2].status = NodeStatus(is_ready=True)
+    runtime.relieve = lambda number: runtime.moves.append(number)
+    runtime.look(0.0)
     assert runtime.moves[-1] == 2
 
 
 def test_no_node_is_relieved_while_another_is_lost_and_its_turn_comes_again():
     runtime = head_of((HEAD, 1), (1, 2))
-    runtime._joining.starting.add(2)
-    runtime._members[2].status = NodeStatus(is_ready=True)
-    runtime._relieve = lambda number: runtime.moves.append(number)
-    runtime._members[1].is_lost = True
-    runtime._add_joined()
+    runtime.joining.starting.add(2)
+    runtime.members[2].status = NodeStatus(is_ready=True)
+    runtime.relieve = lambda number: runtime.moves.append(number)
+    runtime.members[1].is_lost = True
+    runtime.add_joined()
     assert runtime.moves == []
-    runtime._look(0.0)
+    runtime.look(0.0)
     assert [move if isinstance(move, int) else "moved" for move in runtime.moves] == ["moved", 2]
 
 
 @pytest.mark.parametrize("homes", [(HEAD,), (HEAD, 1)])
 def test_what_goes_wrong_on_a_node_without_a_role_ends_no_run(homes):
     runtime = head_of(homes, (1,))
-    runtime._members[1].unread = [
-        NodeStatus(fatal=RoleDiedError("the process bridge has spent it"))
-    ]
+    runtime.members[1].unread = [NodeStatus(fatal=RoleDiedError("the process bridge has spent it"))]
     if len(homes) == 2:
         with refuses(RoleDiedError):
-            runtime._look(0.0)
+            runtime.look(0.0)
         return
-    runtime._look(0.0)
-    assert runtime._members == {}
-    assert runtime._nodes.given_up == [1]
-    assert runtime._news == ["the node n1 cannot be used: the process bridge has spent it"]
+    runtime.look(0.0)
+    assert runtime.members == {}
+    assert runtime.nodes.given_up == [1]
+    assert runtime.unread == ["the node n1 cannot be used: the process bridge has spent it"]
 
 
 @pytest.mark.parametrize("exact", [False, True])
 def test_a_node_without_a_role_that_is_lost_costs_nothing(exact):
     """No node has a link with it, so that no placement changes, and no exact schedule ends."""
     runtime = head_of((HEAD, 1), (1, 2))
-    runtime._node.assembly.config.exact = exact
-    runtime._nodes.gone = [2]
-    runtime._look(0.0)
-    assert (runtime.moves, runtime._news) == ([], ["the node n2 is gone"])
-    assert runtime._members.keys() == {1}
-    runtime._nodes.gone = [1]
+    runtime.node.assembly.config.exact = exact
+    runtime.nodes.gone = [2]
+    runtime.look(0.0)
+    assert (runtime.moves, runtime.unread) == ([], ["the node n2 is gone"])
+    assert runtime.members.keys() == {1}
+    runtime.nodes.gone = [1]
     if exact:
         with refuses(RoleDiedError):
-            runtime._look(0.0)
+            runtime.look(0.0)
     else:
-        runtime._look(0.0)
+        runtime.look(0.0)
         assert len(runtime.moves) == 1
 
 
 def test_no_run_is_over_because_an_actor_has_just_moved_to_a_node_that_had_none():
     """All actors of a node that has none have played."""
     runtime = head_of((1,), (1, 2), learners=(HEAD,))
-    for member in runtime._members.values():
+    for member in runtime.members.values():
         member.status = NodeStatus(is_played=member.number == 2, epoch=1)
-    runtime._nodes.gone = [1]
+    runtime.nodes.gone = [1]
     assert not runtime.run_for(0.0)
     assert runtime.placement.homes == (2, HEAD)
     assert not runtime.run_for(0.0), "what it told is of the placement before"
-    runtime._members[2].status = NodeStatus(is_played=True, epoch=2)
+    runtime.members[2].status = NodeStatus(is_played=True, epoch=2)
     assert runtime.run_for(0.0)
 
 
 def test_no_run_is_over_before_what_was_overtaken_on_the_head_has_begun():
     runtime = head_of((HEAD,), (1,))
-    runtime._local.here = [1]
+    runtime.local.here = [1]
     assert not runtime.run_for(0.0)
-    runtime._local.here = [0, 1]
+    runtime.local.here = [0, 1]
     assert runtime.run_for(0.0), "a node without a role has nothing to play"
     runtime.placement = Placement((HEAD,), (1,))
-    runtime._local.here = [0]
-    runtime._members[1].status = NodeStatus(is_played=True, epoch=1)
-    runtime._look, runtime._lost = lambda _: None, {1: "is gone"}
+    runtime.local.here = [0]
+    runtime.members[1].status = NodeStatus(is_played=True, epoch=1)
+    runtime.look, runtime.lost = lambda _: None, {1: "is gone"}
     assert not runtime.run_for(0.0)
 
 
 def test_the_heads_own_process_of_ray_is_no_node_that_is_gone():
     """No move would follow, by which what was overtaken begins."""
     runtime = head_of((HEAD, 1), (1,))
-    runtime._nodes.gone = [HEAD]
-    assert not runtime._is_another_lost()
-    runtime._members[1].is_lost = True
-    assert runtime._is_another_lost()
+    runtime.nodes.gone = [HEAD]
+    assert not runtime.is_another_lost()
+    runtime.members[1].is_lost = True
+    assert runtime.is_another_lost()
 
 
 @pytest.mark.parametrize("homes", [(HEAD,), (HEAD, 1)])
@@ -183,15 +181,15 @@ def test_a_node_without_a_role_that_cannot_take_a_placement_ends_no_run(homes):
     def fail(_):
         raise error
 
-    runtime._pending = [(1, SimpleNamespace(done=lambda: True, result=fail))]
+    runtime.pending = [(1, SimpleNamespace(done=lambda: True, result=fail))]
     if len(homes) == 2:
         with refuses(RoleDiedError):
-            runtime._look(0.0)
+            runtime.look(0.0)
         return
-    runtime._look(0.0)
-    runtime._look(0.0)
-    assert runtime._nodes.given_up == [1]
-    assert runtime._members == {}
+    runtime.look(0.0)
+    runtime.look(0.0)
+    assert runtime.nodes.given_up == [1]
+    assert runtime.members == {}
 
 
 def test_restarts_elsewhere_are_counted_with_those_of_a_node():
@@ -224,8 +222,8 @@ def test_a_role_that_comes_begins_in_no_placement_that_is_overtaken(monkeypatch)
     node.number, node.assembly = 1, None
     node.plan = SimpleNamespace(pause=lambda: None, write=lambda *_: None, is_seen=True)
     node.traffic = SimpleNamespace(counts=np.zeros((3, len(Count)), np.int64))
-    node._runtime = runtime = Runtime([0])  # 1 leaves, 2 comes
-    node._checkpoints = None
+    node.process_runtime = runtime = Runtime([0])  # 1 leaves, 2 comes
+    node.checkpoints = None
     placement = Placement((1, 2), (1,), epoch=2)
     node.replace(placement, {}, None, lambda: runtime.waits == 3)
     assert runtime.here == [0]

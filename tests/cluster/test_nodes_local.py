@@ -37,7 +37,7 @@ def test_agents_answer_fail_in_their_own_words_and_leave_nothing():
     before = signal.getsignal(signal.SIGTERM)
     nodes = begun()
     infos = nodes.gather()
-    directory = nodes.local._directory
+    directory = nodes.local.directory
     assert directory.is_dir()
     assert [(info.number, info.name, info.address) for info in infos] == [
         (0, "local-0", "127.0.0.1"),
@@ -298,4 +298,4 @@ def test_nodes_that_do_not_start_are_told(monkeypatch):
     nodes = begun(start_limit=0.2)
     with refuses(RemudaError, "cluster.start_limit"):
         nodes.gather()
-    assert nodes.local._directory is None or not nodes.local._directory.exists()
+    assert nodes.local.directory is None or not nodes.local.directory.exists()

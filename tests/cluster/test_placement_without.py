@@ -35,7 +35,7 @@ def test_learners_that_share_experience_live_on_one_node_and_move_together():
 
 
 def test_who_shares_with_whom_is_found_over_several_steps(monkeypatch):
-    monkeypatch.setattr(compatibility, "_check", lambda *_: None)
+    monkeypatch.setattr(compatibility, "check_group", lambda *_: None)
     specs = [
         SimpleNamespace(
             name=name,

@@ -29,7 +29,7 @@ def test_a_pair_is_told_once_it_lacks_its_link_for_too_long_and_once_in_a_placem
 def test_a_run_tells_of_nodes_that_do_not_reach_each_other(tmp_path):
     settings = {"env": {"num_envs": 4}, "cluster": {"local": 2, "silence": 2.0}}
     run = NodeRun(tmp_path, settings, (4,), ((0,), (1,)), ((1,), (0, 2)), ProcessNodes(3))
-    run.runtime._addresses[1] = ("127.0.0.1", 1)  # nobody listens there
+    run.runtime.addresses[1] = ("127.0.0.1", 1)  # nobody listens there
     told = []
     try:
         run.runtime.start(lambda: False)

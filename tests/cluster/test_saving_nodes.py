@@ -54,7 +54,7 @@ def test_a_learner_that_moves_goes_on_from_its_part_where_others_have_theirs_alr
     settings = {"env": {"num_envs": 4}}
     where = ((1,), (1, 2))
     run = NodeRun(tmp_path, settings, (4,), ((0,), (1,)), where, ProcessNodes(3))
-    run.runtime._infos[1] = replace(run.runtime._infos[1], cores=64)
+    run.runtime.infos[1] = replace(run.runtime.infos[1], cores=64)
     try:
         run.runtime.start(lambda: False)
         run.runtime.run_for(0.5)
@@ -82,30 +82,30 @@ def test_a_role_that_dies_for_good_on_the_head_costs_neither_a_last_checkpoint_n
         run.runtime.start(lambda: False)
         run.runtime.run_for(0.5)
         assert run.save() == set()
-        os.kill(run.runtime._local.pids["learner-agent_0"], signal.SIGKILL)
+        os.kill(run.runtime.local.pids["learner-agent_0"], signal.SIGKILL)
         with refuses(RoleDiedError):
             run.runtime.run_for(5.0)
         assert run.save() == {"agent_0"}
     finally:
         run.stop()
-    assert run.runtime._local.pids == {}
+    assert run.runtime.local.pids == {}
 
 
 @pytest.mark.parametrize(("schedule", "saved"), [("lockstep", 0), ("async", 3)])
 def test_counts_that_never_reached_the_head_cost_an_exact_run_its_checkpoint(schedule, saved):
     """The counts that the head knows would belong to an earlier turn than the other parts."""
     runtime = object.__new__(ClusterRuntime)
-    runtime._members, runtime._silence, runtime._write_limit = {1: Member(1, "far")}, 0.05, 1.0
+    runtime.members, runtime.silence, runtime.write_limit = {1: Member(1, "far")}, 0.05, 1.0
     runtime.placement = Placement((0,), (1,))
-    runtime._nodes = AnswersAtOnce({"save": {"agent_0": None, "agent_1": None}, "stamp": 7})
-    runtime._node = SimpleNamespace(
+    runtime.nodes = AnswersAtOnce({"save": {"agent_0": None, "agent_1": None}, "stamp": 7})
+    runtime.node = SimpleNamespace(
         assembly=SimpleNamespace(config=SimpleNamespace(exact=schedule == "lockstep")),
         stamps={"stamps": np.array([0, 6])},
     )
     local = {"save": lambda _: {"actor"}, "run_for": lambda _: None}
-    runtime._local = SimpleNamespace(**local, want_save=lambda _: None)
+    runtime.local = SimpleNamespace(**local, want_save=lambda _: None)
     assert len(runtime.save(1)) == saved
-    runtime._node.stamps["stamps"][1] = 7
+    runtime.node.stamps["stamps"][1] = 7
     assert len(runtime.save(2)) == 3
 
 

@@ -32,11 +32,11 @@ class Nodes:
 def ask(is_done):
     """Ask a node whose answer is looked at only after more than `cluster.silence` seconds."""
     runtime = object.__new__(ClusterRuntime)
-    runtime._nodes, runtime._news, runtime._silence = Nodes(), [], 1.0
-    runtime._members, runtime._lost, runtime._stopped = {}, {}, False
+    runtime.nodes, runtime.unread, runtime.silence = Nodes(), [], 1.0
+    runtime.members, runtime.lost, runtime.stopped = {}, {}, False
     member = Member(1, "one", _request=Answer(is_done), _requested_at=time.monotonic() - 60)
-    runtime._ask(member)
-    return runtime._nodes, member
+    runtime.ask(member)
+    return runtime.nodes, member
 
 
 def test_an_answer_that_is_here_is_taken_however_late_the_head_looks():

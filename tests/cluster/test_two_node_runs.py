@@ -156,7 +156,7 @@ def test_a_run_that_is_resumed_over_two_nodes_equals_one_that_was_not_interrupte
 
 
 def wait_until_it_plays(made, directory):
-    while not (made and 1 in made[-1]._processes and (directory / "status.json").exists()):
+    while not (made and 1 in made[-1].processes and (directory / "status.json").exists()):
         time.sleep(0.05)
     time.sleep(2.0)
 

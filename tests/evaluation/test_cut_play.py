@@ -23,7 +23,7 @@ class ShortOnesReturnNothing(Tape):
     """
 
     def act(self, agent, actions):
-        self._acts += 1
+        self.acts += 1
         self._rewards[:, agent] += self._lengths > 1
 
     def reset(self, seeds, mask):

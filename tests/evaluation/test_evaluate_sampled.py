@@ -439,9 +439,9 @@ def test_where_nobody_explores_it_is_told_to_do_nothing():
 
 def test_the_status_says_what_the_best_was_found_by():
     told = {"checkpoints": [1, 2], "best": {"checkpoint": 1, "mean_return": 3.0}}
-    assert status._checkpoints(told).endswith("(best: 1, greedy return 3.00)")
+    assert status.checkpoint_words(told).endswith("(best: 1, greedy return 3.00)")
     told["best"]["sampled"] = True
-    assert status._checkpoints(told).endswith("(best: 1, sampled return 3.00)")
+    assert status.checkpoint_words(told).endswith("(best: 1, sampled return 3.00)")
 
 
 @pytest.mark.parametrize("sampled", [False, True])

@@ -41,7 +41,7 @@ def test_each_write_of_the_end_may_be_the_first_that_fails(
 ):
     directory = tmp_path / "run"
     shutil.copytree(half, directory)
-    left, checkpoint, fsync = [], Coordinator._checkpoint, os.fsync
+    left, checkpoint, fsync = [], Coordinator.checkpoint, os.fsync
 
     def last_checkpoint(coordinator, record, words):
         if words:
@@ -55,7 +55,7 @@ def test_each_write_of_the_end_may_be_the_first_that_fails(
             left[0] -= 1
         fsync(descriptor)
 
-    monkeypatch.setattr(Coordinator, "_checkpoint", last_checkpoint)
+    monkeypatch.setattr(Coordinator, "checkpoint", last_checkpoint)
     monkeypatch.setattr(state.os, "fsync", full)
     code = run(["train", "--resume", str(directory), "--run.turns", "300"])
     failed = left == [0]
@@ -81,7 +81,7 @@ SCRIPT = """
 import os, sys
 from remuda.coordinator.coordinator import Coordinator
 from remuda.__main__ import main
-checkpoint = Coordinator._checkpoint
+checkpoint = Coordinator.checkpoint
 def last(coordinator, record, words):
     if words:
         with open("fill", "wb", buffering=0) as file:
@@ -91,7 +91,7 @@ def last(coordinator, record, words):
             except OSError:
                 pass
     return checkpoint(coordinator, record, words)
-Coordinator._checkpoint = last
+Coordinator.checkpoint = last
 main()
 """
 

@@ -114,7 +114,7 @@ class World:
             if member.learns:
                 acting.rings[member.ref.policy].add(member.born)
         over, acted = self.random.random(copies) < 0.5, np.ones((copies, 2), np.int64)
-        numbers = set(league._matches[over].tolist())
+        numbers = set(league.matches[over].tolist())
         self.closed |= numbers
         returns = self.random.integers(0, 2, (copies, 2)).astype(np.float64)
         if self.absent:

@@ -32,6 +32,7 @@ from remuda.runs.saved_weights import published
 from remuda.runtime.layout import make_layout
 from remuda.solvers.exploit.parse_target import of_run
 from remuda.training.run import train
+from remuda.training.saved.policies import SavedPolicies
 from remuda.ui.analysis.sources import open_sources
 from remuda.ui.dashboard.population import population_of as population_page
 from remuda.ui.plots.charts import payoffs_picture
@@ -409,7 +410,7 @@ def test_it_is_rated_in_pictures_as_in_training(tmp_path):
 @pytest.mark.slow
 def test_exploiters_play_against_it_too(tmp_path):
     trained(tmp_path / "run")
-    target = of_run(remuda.load(tmp_path / "run")._saved)
+    target = of_run(SavedPolicies(RunDirectory.open(tmp_path / "run")))
     assert all(seats[1] == "hand_written:five" for seats in target.players)
     assert all(not isinstance(seats[0], str) for seats in target.players)
 
@@ -417,7 +418,7 @@ def test_exploiters_play_against_it_too(tmp_path):
 def test_exploiters_play_against_it_too_where_each_agent_has_its_own(tmp_path):
     taken = {"env": {"scripted": {"agent_2": "random"}}}
     trained(tmp_path / "run", population={"matchmaker": "fixed", "policies": None}, **taken)
-    target = of_run(remuda.load(tmp_path / "run")._saved, ("agent_0",))
+    target = of_run(SavedPolicies(RunDirectory.open(tmp_path / "run")), ("agent_0",))
     assert target.players[0][1:3] == ("hand_written:five", "random")
     assert not isinstance(target.players[0][3], str)
 

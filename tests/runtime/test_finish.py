@@ -13,14 +13,14 @@ def test_one_that_was_restarted_once_does_not_begin_again_while_the_run_stops(tm
     """A learner would publish, as its newest weights, those of the last checkpoint."""
     wakeup, spawned = Wakeup(), []
     runtime = object.__new__(ProcessRuntime)
-    runtime._control, runtime._stop_limit, runtime._bridge = Control((wakeup,)), 1.0, None
-    runtime._clock = SimpleNamespace(passed=lambda: 0.0)
-    runtime._spawn = lambda child: spawned.append(child.name)
+    runtime.control, runtime.stop_limit, runtime.bridge = Control((wakeup,)), 1.0, None
+    runtime.clock = SimpleNamespace(passed=lambda: 0.0)
+    runtime.start_child = lambda child: spawned.append(child.name)
     role = SimpleNamespace(name="learner", parts=())
     child = Child(0, RoleSetup(role, wakeup, None), tmp_path / "x.log")
     child.process = SimpleNamespace(join=lambda _: True, close=lambda: None, kill=lambda: None)
     child.due = time.monotonic() - 100  # when its successor was due
-    runtime._children = [child]
+    runtime.children = [child]
     runtime.finish()
-    runtime._watch(0.0)
+    runtime.watch(0.0)
     assert spawned == []

@@ -65,7 +65,7 @@ class Witness:
     calls: ClassVar[list] = []
 
     def __call__(self, env, agent, observations, random):
-        Witness.calls.append((agent, observations.copy(), env._acts))
+        Witness.calls.append((agent, observations.copy(), env.acts))
         return np.ones(len(observations), np.int64)
 
 

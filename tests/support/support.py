@@ -32,7 +32,7 @@ class Tape(VectorEnv):
         self._lengths = np.array([lengths[e % len(lengths)] for e in range(num_envs)])
         self._turn = np.zeros(num_envs, np.int64)
         self._episode = np.full(num_envs, -1, np.int64)
-        self._acts = 0
+        self.acts = 0
         shape = (num_envs, num_agents)
         self._rewards = np.zeros(shape, np.float32)
         self._ends = np.zeros(shape, np.bool_), np.zeros(shape, np.bool_)
@@ -52,7 +52,7 @@ class Tape(VectorEnv):
         self._episode[mask] += 1
 
     def begin_turn(self):
-        self._acts = 0
+        self.acts = 0
         self._rewards[:] = 0
 
     def observe(self, agent, out):
@@ -60,15 +60,15 @@ class Tape(VectorEnv):
         out[:, 1] = agent
         out[:, 2] = self._episode
         out[:, 3] = self._turn
-        out[:, 4] = self._acts
+        out[:, 4] = self.acts
 
     def act(self, agent, actions):
-        self._acts += 1
+        self.acts += 1
         self._rewards[:, agent] += actions
 
     def end_turn(self):
         self._turn += 1
-        self._acts = 0
+        self.acts = 0
         over = self._turn >= self._lengths
         terminated, truncated = self._ends
         terminated[:] = (over & (self._episode % 2 == 0))[:, None]

@@ -222,14 +222,14 @@ def test_each_kind_of_processor_keeps_files_of_its_own(tmp_path, monkeypatch):
     from remuda.system import kernels
 
     def files_of(processor):
-        kernels._machine.cache_clear()
+        kernels.machine.cache_clear()
         monkeypatch.setattr(kernels.numba.config, "CPU_NAME", processor)
         kernel = kernels.njit(cache=True)(lambda x: x + 1)
         files = kernels.KernelFiles(kernel, str(tmp_path), "module.function-1.py311")
-        files._source_stamp = processor  # what was compiled for it differs
+        files.source_stamp = processor  # what was compiled for it differs
         return files
 
     for processor in ("one", "other"):
         files_of(processor).save("key", processor)
     assert [files_of(each).load("key") for each in ("one", "other")] == ["one", "other"]
-    kernels._machine.cache_clear()
+    kernels.machine.cache_clear()

@@ -40,7 +40,7 @@ def drained(read, sink):
 
 def test_a_stalled_reader_is_not_waited_for_and_is_told_what_it_missed(pipe, unfailing):
     read, write = pipe
-    sink = output._Sink(write)
+    sink = output.Sink(write)
     begun = time.monotonic()
     for _ in range(2_000):
         sink.write(LINE)
@@ -56,7 +56,7 @@ def test_a_stalled_reader_is_not_waited_for_and_is_told_what_it_missed(pipe, unf
 
 def test_one_text_larger_than_the_queue_arrives_whole(pipe, unfailing):
     read, write = pipe
-    sink, data = output._Sink(write), os.urandom(output.MOST * 2)
+    sink, data = output.Sink(write), os.urandom(output.MOST * 2)
     sink.write(data)
     found = b""
     while len(found) < len(data):
@@ -66,7 +66,7 @@ def test_one_text_larger_than_the_queue_arrives_whole(pipe, unfailing):
 
 def test_lines_of_two_outputs_keep_their_order(pipe, unfailing):
     read, write = pipe
-    sinks = output._Sink(write), output._Sink(os.dup(write))
+    sinks = output.Sink(write), output.Sink(os.dup(write))
     for number in range(20):
         sinks[number % 2].write(b"%d " % number)
     assert os.read(read, 4096).split() == [b"%d" % number for number in range(20)]
@@ -75,7 +75,7 @@ def test_lines_of_two_outputs_keep_their_order(pipe, unfailing):
 def test_a_reader_that_is_gone_ends_nothing(pipe, unfailing):
     read, write = pipe
     os.close(read)
-    sink = output._Sink(write)
+    sink = output.Sink(write)
     for _ in range(3):
         assert sink.write(LINE) == len(LINE)
     assert sink.finish(1.0)
@@ -83,7 +83,7 @@ def test_a_reader_that_is_gone_ends_nothing(pipe, unfailing):
 
 def test_a_disk_with_room_again_is_written_again(tmp_path, monkeypatch, unfailing):
     file = (tmp_path / "log").open("wb", buffering=0)
-    sink, full = output._Sink(os.open("/dev/full", os.O_WRONLY)), file.fileno()
+    sink, full = output.Sink(os.open("/dev/full", os.O_WRONLY)), file.fileno()
     sink.write(b"lost\n")
     assert sink.finish(30.0)
     os.dup2(full, sink.fileno())
@@ -96,14 +96,14 @@ def test_outside_it_raises_what_it_cannot_write(pipe):
     read, write = pipe
     os.close(read)
     with pytest.raises(BrokenPipeError):
-        output._Sink(write).write(LINE)
+        output.Sink(write).write(LINE)
     with refuses(output.OutputError):
-        output._Sink(os.open("/dev/full", os.O_WRONLY)).write(LINE)
+        output.Sink(os.open("/dev/full", os.O_WRONLY)).write(LINE)
 
 
 def test_a_forked_child_writes_too(pipe, unfailing):
     read, write = pipe
-    sink = output._streams.setdefault(-1, (output._Sink(write), io.StringIO()))[0]
+    sink = output.streams.setdefault(-1, (output.Sink(write), io.StringIO()))[0]
     try:
         sink.write(b"parent ")
         pid = os.fork()
@@ -114,7 +114,7 @@ def test_a_forked_child_writes_too(pipe, unfailing):
         os.waitpid(pid, 0)
         assert os.read(read, 4096) == b"parent child"
     finally:
-        del output._streams[-1]
+        del output.streams[-1]
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_log_handlers_that_a_script_made_before_follow_and_come_back(name, pipe,
             for _ in range(2 * output.MOST // len(LINE)):
                 logger.warning(LINE.decode())
             os.set_blocking(read, False)  # the last piece may be read before it counts as written
-            while output._streams[write][0]._size:  # else the end waits for a reader
+            while output.streams[write][0].size:  # else the end waits for a reader
                 with contextlib.suppress(BlockingIOError):
                     os.read(read, 1 << 20)
         assert handler.stream is original
@@ -157,7 +157,7 @@ def test_log_handlers_that_a_script_made_before_follow_and_come_back(name, pipe,
     finally:
         for each in (handler, other):
             logger.removeHandler(each)
-        output._streams.pop(write, None)
+        output.streams.pop(write, None)
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,11 @@ from remuda.ui.analysis.exploiting import print_bound
 from remuda.ui.analysis.screen import (
     Report,
     SocietyReport,
-    _directories,
+    directories,
     print_report,
     print_societies,
 )
-from remuda.ui.analysis.sources import AnalysisSource, _labels
+from remuda.ui.analysis.sources import AnalysisSource, labels_of
 from remuda.ui.analysis.tournament import MatchProgress, print_tournament
 from remuda.ui.cli.main import run
 from remuda.ui.plots.drawing import FORMATS
@@ -160,7 +160,7 @@ def test_names_in_a_file_are_a_line_each_and_no_command_of_a_terminal(tmp_path):
 def test_each_of_several_has_a_directory_of_its_own(tmp_path):
     labels = ("p/q-r", "p-q/r", "p.q/r", "up")
     sources = [AnalysisSource(tmp_path / label, label, tmp_path) for label in labels]
-    found = _directories(sources)
+    found = directories(sources)
     assert len(set(found)) == len(labels)
     assert not any("/" in name for name in found)
 
@@ -169,4 +169,4 @@ def test_no_label_leads_out_of_a_directory(tmp_path, monkeypatch):
     (tmp_path / "a" / "b").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "a" / "b")
     here = tmp_path.__class__
-    assert _labels([here(".."), here(".")]) == ["a", "b"]
+    assert labels_of([here(".."), here(".")]) == ["a", "b"]

@@ -83,7 +83,7 @@ def measure(
 ) -> Costs:
     """Play and train for about `seconds` in this process; return the costs of a step."""
     try:
-        return _measure(spec, seconds, num_threads, turns)
+        return measure_costs(spec, seconds, num_threads, turns)
     finally:
         _free()
 
@@ -113,7 +113,7 @@ def _free() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def _measure(spec: RunSpec, seconds: float, num_threads: int, turns: int | None) -> Costs:
+def measure_costs(spec: RunSpec, seconds: float, num_threads: int, turns: int | None) -> Costs:
     small = spec.with_config(_in_small(spec.config, turns))
     specs = small.policies
     with threads(num_threads):

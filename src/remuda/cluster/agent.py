@@ -155,8 +155,8 @@ class NodeAgent:
         self._level.enter_context(level_of_children(self._recipe.spec.config.run.log_level))
         self._checkpoints = Checkpoints(Path(shared) if shared else root / "checkpoints")
         self._logs.mkdir()
-        self._node: Node | None = None
-        self._runtime: ProcessRuntime | None = None
+        self.node: Node | None = None
+        self.runtime: ProcessRuntime | None = None
         self._fatal: RoleDiedError | None = None
         self._news: list[str] = []
         self._status = NodeStatus()
@@ -185,7 +185,7 @@ class NodeAgent:
                 saved.write(self._checkpoints)
             assembly.restore(self._checkpoints, saved.manifest, changed)
         listener = listen(recipe.address, recipe.ports)
-        self._node = Node(assembly, recipe.number, recipe.nodes, recipe.secret, listener)
+        self.node = Node(assembly, recipe.number, recipe.nodes, recipe.secret, listener)
         port: int = listener.getsockname()[1]
         return port
 
@@ -281,15 +281,15 @@ class NodeAgent:
     @in_keeper
     def finish(self) -> int:
         """Stop all roles; return a stamp that follows their last writes (see `make_stamps`)."""
-        if self._runtime is not None:
-            self._runtime.finish()
-        return self._node.stamp() if self._node is not None else 0
+        if self.runtime is not None:
+            self.runtime.finish()
+        return self.node.stamp() if self.node is not None else 0
 
     @in_keeper
     def stop(self) -> None:
-        if self._runtime is not None:
-            self._runtime.stop()
-            self._runtime = None
+        if self.runtime is not None:
+            self.runtime.stop()
+            self.runtime = None
         self._level.close()
         self._home.cleanup()
 
@@ -311,13 +311,13 @@ class NodeAgent:
 
     @property
     def _running(self) -> ProcessRuntime:
-        assert self._runtime is not None
-        return self._runtime
+        assert self.runtime is not None
+        return self.runtime
 
     @property
     def _made(self) -> Node:
-        assert self._node is not None
-        return self._node
+        assert self.node is not None
+        return self.node
 
     def _initial(self) -> InitialWeights | None:
         if not self._recipe.initial:
@@ -329,11 +329,11 @@ class NodeAgent:
         return InitialWeights(directory)
 
     def _start(self, placement: Placement, addresses: Addresses) -> None:
-        self._runtime = self._made.runtime(placement, addresses, self._logs, self._checkpoints)
-        self._runtime.spawn()
+        self.runtime = self._made.runtime(placement, addresses, self._logs, self._checkpoints)
+        self.runtime.spawn()
 
     def _watch(self) -> None:
-        runtime = self._runtime
+        runtime = self.runtime
         if runtime is None:
             time.sleep(LOOK)
             return

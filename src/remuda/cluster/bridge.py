@@ -108,8 +108,8 @@ class Bridge:
         self._listener = role.listener
         self._listener.setblocking(False)
         self._wakeups = role.stores.wakeups
-        self._peers: dict[int, Peer] = {}
-        self._strangers: list[Link] = []
+        self.peers: dict[int, Peer] = {}
+        self.strangers: list[Link] = []
         self._revision = -1  # no placement yet
         self._identity = Identity(role.secret, 0, self._me)
         self._homes: tuple[int, ...] = ()
@@ -124,9 +124,9 @@ class Bridge:
             self._adopt_placement()
         self._look_at_wakeups()
         self._accept()
-        for stranger in self._strangers.copy():
+        for stranger in self.strangers.copy():
             self._hear_stranger(stranger, now)
-        for peer in self._peers.values():
+        for peer in self.peers.values():
             if peer.link is None:
                 self._dial(peer, now)
             if peer.link is not None:
@@ -137,7 +137,7 @@ class Bridge:
         poll = select.poll()
         for descriptor in (*self._absent, self._listener.fileno(), self._role.wakeup.fileno()):
             poll.register(descriptor, select.POLLIN)
-        links = [*(peer.link for peer in self._peers.values()), *self._strangers]
+        links = [*(peer.link for peer in self.peers.values()), *self.strangers]
         for link in filter(None, links):
             poll.register(link.fileno(), select.POLLIN | (0 if link.is_free else select.POLLOUT))
         poll.poll(min(timeout, TICK) * 1000.0)
@@ -146,13 +146,13 @@ class Bridge:
         """Send the remaining data and close all links; this node's roles have stopped."""
         limit = time.monotonic() + 5.0
         while time.monotonic() < limit:
-            for peer in self._peers.values():
+            for peer in self.peers.values():
                 peer.next_round = 0.0
             self.work()
-            if all(p.link is None or p.link.is_free for p in self._peers.values()):
+            if all(p.link is None or p.link.is_free for p in self.peers.values()):
                 break
             self.wait(TICK, lambda: False)
-        for peer in self._peers.values():
+        for peer in self.peers.values():
             if peer.link is not None:
                 peer.link.close()
 
@@ -168,20 +168,20 @@ class Bridge:
         """Adopt a new placement and replace all links, because a link belongs to one placement."""
         plan = self._role.plan
         revision, newest = plan.revision, plan.read()
-        for peer in self._peers.values():
+        for peer in self.peers.values():
             if peer.link is not None:
                 peer.link.close()
-        for stranger in self._strangers:
+        for stranger in self.strangers:
             stranger.close()
-        self._strangers.clear()
-        self._peers.clear()
+        self.strangers.clear()
+        self.peers.clear()
         if newest is None:  # paused
             plan.see(revision)
             return
         self._revision, self._placement, self._addresses = newest
         homes = self._placement.homes
         self._identity = Identity(self._role.secret, self._placement.epoch, self._me)
-        self._peers = {n: Peer(n) for n in self._placement.peers_of(self._me)}
+        self.peers = {n: Peer(n) for n in self._placement.peers_of(self._me)}
         self._own = [role for role, home in enumerate(homes) if home == self._me]
         self._absent = {
             wakeup.fileno(): number
@@ -189,14 +189,14 @@ class Bridge:
             if home != self._me
         }
         self._homes = homes
-        log.info("epoch %d: nodes %s", self._placement.epoch, sorted(self._peers))
+        log.info("epoch %d: nodes %s", self._placement.epoch, sorted(self.peers))
         plan.see(self._revision)
 
     def _look_at_wakeups(self) -> None:
         self._role.wakeup.was_rung()
         for number in self._absent.values():
             if self._wakeups[number].was_rung():
-                peer = self._peers.get(self._homes[number])
+                peer = self.peers.get(self._homes[number])
                 if peer is not None and peer.channel is not None:
                     peer.channel.wakes.add(number)
                     peer.next_round = 0.0
@@ -207,7 +207,7 @@ class Bridge:
                 connection, _ = self._listener.accept()
             except OSError:
                 return
-            self._strangers.append(Link(connection, self._identity))
+            self.strangers.append(Link(connection, self._identity))
 
     def _hear_stranger(self, link: Link, now: float) -> None:
         try:
@@ -215,17 +215,17 @@ class Bridge:
             link.flush()
             if not link.is_open and now > link.began + GREETING:
                 raise LinkLostError("it sent no greeting")
-            if link.is_open and link.peer not in self._peers:
+            if link.is_open and link.peer not in self.peers:
                 raise LinkLostError(f"no data is exchanged with node {link.peer}")
         except LinkLostError as error:
             log.info("refused a connection: %s", error)
             link.close()
-            self._strangers.remove(link)
+            self.strangers.remove(link)
             return
         if link.peer is None:
             return
-        self._strangers.remove(link)
-        peer = self._peers[link.peer]
+        self.strangers.remove(link)
+        peer = self.peers[link.peer]
         if peer.link is not None:  # the other end restarted before this end noticed
             self._lose(peer, "the other end restarted")
         peer.link = link

@@ -45,8 +45,8 @@ class Channel:
             self._out[key] = RingOut(experience.rings[actor])
         self._in = {key: RingIn(*stores.ring_of(key)) for key in stores.rings(placement, peer, me)}
         self._weights_out = WeightsOut(stores.published, stores.weights(placement, me, peer))
-        self._weights_in = WeightsIn(stores.published, stores.weights(placement, peer, me))
-        self._fast_out = stores.fast_words(placement, me, peer)
+        self.weights_in = WeightsIn(stores.published, stores.weights(placement, peer, me))
+        self.fast_out = stores.fast_words(placement, me, peer)
         self._slow_out = stores.slow_words(placement, me, peer)
         self._fast_in = stores.fast_words(placement, peer, me)
         self._slow_in = stores.slow_words(placement, peer, me)
@@ -88,7 +88,7 @@ class Channel:
         frame = Frame()
         for key, following in self._in.items():
             frame.add(Kind.HOLDS_RING, key, np.concatenate(following.holds))
-        frame.add(Kind.HOLDS_WEIGHTS, numbers=self._weights_in.holds)
+        frame.add(Kind.HOLDS_WEIGHTS, numbers=self.weights_in.holds)
         return frame
 
     def news(self, now: float) -> Frame | None:
@@ -97,8 +97,8 @@ class Channel:
             return None
         frame = Frame()
         newer = self._weights_out.newer() if now >= self._next_weights else {}
-        self._fast_out.read()  # read words before copying the data that they count
-        is_stamped = self._peer == HEAD and self._fast_out.has_new_last
+        self.fast_out.read()  # read words before copying the data that they count
+        is_stamped = self._peer == HEAD and self.fast_out.has_new_last
         if is_stamped or self._stores.in_turns:  # in lockstep, before the word `trained`
             newer = self._weights_out.newer()
         slowly = now >= self._next_slow or is_stamped or bool(newer)
@@ -120,7 +120,7 @@ class Channel:
             if slowly:
                 self._next_slow = now + SLOWLY
                 frame.add_words(Kind.SLOW, self._slow_out)
-            frame.add_words(Kind.FAST, self._fast_out)
+            frame.add_words(Kind.FAST, self.fast_out)
             if not self._sent_all and (self._table_out is None or (table and table.is_read)):
                 self._sent_all = True
                 frame.add(Kind.IN_STEP)
@@ -169,7 +169,7 @@ class Channel:
         if section.kind == Kind.RING:
             self._take_ring(key, numbers, section.data)
         elif section.kind == Kind.WEIGHTS:
-            self._weights_in.publish(key, numbers, section.data.view(np.float32))
+            self.weights_in.publish(key, numbers, section.data.view(np.float32))
         elif section.kind == Kind.FAST:
             self._fast_in.write(*np.split(numbers, 2))
             self._translate()

@@ -166,7 +166,7 @@ class Link:
             connection.setsockopt(socket.SOL_SOCKET, getattr(socket, name), 4 << 20)
         with contextlib.suppress(OSError):
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._connection, self._me = connection, me
+        self.connection, self._me = connection, me
         # the expected node; None for an incoming connection until the greeting
         self.peer = peer
         self.is_open = False  # True after the greeting
@@ -182,7 +182,7 @@ class Link:
         self._filled, self._has_length, self._check = 0, True, 0
 
     def fileno(self) -> int:
-        return self._connection.fileno()
+        return self.connection.fileno()
 
     @property
     def is_free(self) -> bool:
@@ -198,7 +198,7 @@ class Link:
     def flush(self) -> None:
         while self._pending:
             try:
-                sent = self._connection.sendmsg(self._pending[:AT_ONCE])
+                sent = self.connection.sendmsg(self._pending[:AT_ONCE])
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as error:
@@ -214,7 +214,7 @@ class Link:
         while True:
             view = memoryview(self._buffer)[self._filled :]  # type: ignore[arg-type]
             try:
-                count = self._connection.recv_into(view) if len(view) else 0
+                count = self.connection.recv_into(view) if len(view) else 0
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as error:
@@ -245,7 +245,7 @@ class Link:
                 yield done
 
     def close(self) -> None:
-        self._connection.close()
+        self.connection.close()
 
     def _expect_length(self) -> None:
         self._has_length, self._buffer = False, np.empty(HEAD.size, np.uint8)

@@ -56,15 +56,15 @@ class Node:
             config.cluster.weights_every,
             config.cluster.silence,
         )
-        self._checkpoints = checkpoints
-        self._runtime = assembly.process_runtime(
+        self.checkpoints = checkpoints
+        self.process_runtime = assembly.process_runtime(
             logs,
             checkpoints,
             control,
             placement.roles_of(self.number),
             RoleSetup(role, wakeup, run_bridge),
         )
-        return self._runtime
+        return self.process_runtime
 
     def replace(
         self,
@@ -79,12 +79,12 @@ class Node:
         newer placement comes first, they do not start. A learner that started without its
         predecessor's last data would repeat updates.
         """
-        runtime = self._runtime
+        runtime = self.process_runtime
         self.plan.pause()  # once the bridge has seen this, no other node writes here
         end = time.monotonic() + REACH
         while not self.plan.is_seen and time.monotonic() < end:
             runtime.run_for(0.001)
-        take_over(self.assembly, handover, self._checkpoints)
+        take_over(self.assembly, handover, self.checkpoints)
         self.plan.write(placement, addresses)
         end = time.monotonic() + REACH
         peers = placement.peers_of(self.number)

@@ -60,7 +60,7 @@ class LocalNodes:
             start_new_session=True,  # Ctrl-C goes only to the run, which ends its nodes cleanly
         )
         self._buffer = b""
-        self._directory: Path | None = None
+        self.directory: Path | None = None
         self.address = ""  # address of the head; empty before it is known
         self.sessions: dict[int, int] = {}  # POSIX session of each node
 
@@ -88,7 +88,7 @@ class LocalNodes:
 
     def _hear(self, news: Mapping[str, Any]) -> None:
         if "directory" in news:
-            self._directory = Path(news["directory"])
+            self.directory = Path(news["directory"])
         if "fault" in news:
             self.stop()
             raise RemudaError(f"cluster.local: Ray could not start a node here: {news['fault']}")
@@ -112,10 +112,10 @@ class LocalNodes:
             self._keeper.kill()
             self._keeper.wait()
         self._keeper.stdout.close()
-        if self._directory is not None and self._directory.exists():  # the keeper was killed
+        if self.directory is not None and self.directory.exists():  # the keeper was killed
             for session in self.sessions.values():
                 kill_session(session)
-            shutil.rmtree(self._directory, ignore_errors=True)
+            shutil.rmtree(self.directory, ignore_errors=True)
 
 
 def members(session: int) -> list[int]:

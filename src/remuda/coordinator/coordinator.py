@@ -254,7 +254,7 @@ class Coordinator:
             self._report_bad_numbers(record)
             requested = self._events is not None and self._events.wants_checkpoint
             if now.time >= due or words or requested:
-                number = self._checkpoint(record, words)
+                number = self.checkpoint(record, words)
                 if now.time >= due or number is None:
                     due = now.time + (min(RETRY, every) if number is None else every)
             self._view.show(record)
@@ -333,7 +333,7 @@ class Coordinator:
         share = values // 2 if self._status.work.busy else values
         self._status.work.go_on(values - self._metrics.work.go_on(share))
 
-    def _checkpoint(self, record: Record, words: str) -> int | None:
+    def checkpoint(self, record: Record, words: str) -> int | None:
         number = self._checkpointer.take(self._runtime, record.turns, record.seconds)
         if number is not None and self._best is not None and not words:
             snapshots = self._snapshots().items()

@@ -36,7 +36,7 @@ class LearnerGroup:
         policies = [policy for learner in self.learners for policy in learner.policies]
         # policy names by checkpoint part
         self._policies = {file_name(policy): policy for policy in policies}
-        self._births = births or LearnerBirths(None, policies)
+        self.births = births or LearnerBirths(None, policies)
         self._changes, self._revision = changes, 0
         self._wakeup, self._patience = wakeup, patience
         # by learner: updates, each counted as 1 / priority
@@ -49,11 +49,11 @@ class LearnerGroup:
 
     def work(self) -> bool:
         """Update the next ready learner, or continue an update; return False if none is ready."""
-        policy = self._births.pending()
+        policy = self.births.pending()
         if policy is None:
             return self._train()
-        version = self._learner(policy).begin(policy, self._births.newborn(policy))
-        self._births.confirm(policy, version)
+        version = self._learner(policy).begin(policy, self.births.newborn(policy))
+        self.births.confirm(policy, version)
         log.info("a newborn policy starts as %s, version %d", policy, version)
         return True
 
@@ -101,20 +101,20 @@ class LearnerGroup:
 
     def state(self, part: str) -> State:
         policy = self._policies[part]
-        generation = self._births.generations[policy]
+        generation = self.births.generations[policy]
         return self._learner(policy).state(policy) | {"generation": generation}
 
     def restore(self, part: str, state: State) -> None:
         """Restore one policy's learner, unless the state belongs to a policy that it replaced."""
         policy = self._policies[part]
-        if whole(state, "generation") == self._births.generations[policy]:
+        if whole(state, "generation") == self.births.generations[policy]:
             self._learner(policy).restore(policy, state)
 
     def _learner(self, policy: str) -> Learner:
         return next(learner for learner in self.learners if policy in learner.policies)
 
     def _any_ready(self) -> bool:
-        if self._births.pending() is not None:
+        if self.births.pending() is not None:
             return True
         # Call `ready` of all learners, because each must request its wake-up.
         ready = [learner.ready() for learner in self.learners]

@@ -83,10 +83,10 @@ class Learner(ABC):
 
     def publish(self) -> None:
         for k in range(len(self.trainers)):
-            self._publish(k)
+            self.publish_policy(k)
 
     @abstractmethod
-    def _publish(self, k: int) -> None:
+    def publish_policy(self, k: int) -> None:
         """Publish a new version of policy k."""
 
     @contextmanager

@@ -88,9 +88,9 @@ class ReplayLearner(Learner):
     def _decayed(self, policy: int) -> float:
         """Return the finished share of the exploration decay, from 0 to 1."""
         decay_steps = self.trainers[policy].config.exploration.decay_steps
-        return min(self._explored(policy) / decay_steps, 1.0)
+        return min(self.explored(policy) / decay_steps, 1.0)
 
-    def _explored(self, policy: int) -> int:
+    def explored(self, policy: int) -> int:
         return self.replays[policy].experience.written - self._begun[policy]
 
     def update(self) -> None:
@@ -128,7 +128,7 @@ class ReplayLearner(Learner):
         if accepted:
             row[Learn.SAMPLES] += len(versions)
             if trainer.is_due():
-                self._publish(policy)
+                self.publish_policy(policy)
             trainer.add(Learn.LOSS_SUM, loss)
             trainer.add(Learn.GRADIENT_NORM_SUM, norm)
             trainer.add(Learn.VALUE_SUM, value)
@@ -138,8 +138,8 @@ class ReplayLearner(Learner):
         self._consume(policy, len(versions))
         return accepted
 
-    def _publish(self, k: int) -> None:
-        numbers = {EXPLORED: self._explored(k), BEGUN: self._begun[k]}
+    def publish_policy(self, k: int) -> None:
+        numbers = {EXPLORED: self.explored(k), BEGUN: self._begun[k]}
         self.trainers[k].publish(self.epsilon(k), numbers)
 
     def begin(self, policy: str, newborn: Newborn) -> int:
@@ -156,7 +156,7 @@ class ReplayLearner(Learner):
         if ratio is not None:
             row = trainer.row
             row[Learn.SAMPLES] = max(row[Learn.SAMPLES], replay.experience.lost * ratio)
-        self._publish(k)
+        self.publish_policy(k)
         self._consume(k, 0)
         return trainer.version
 

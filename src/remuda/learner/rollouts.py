@@ -179,7 +179,7 @@ class RolloutLearner(Learner):
         share = learned.steps[i] / rollout.num_steps[k]
         row[Learn.TRAINED] += np.rint(rollout.num_taken[k] * share)
         if trainer.is_due():
-            self._publish(k)
+            self.publish_policy(k)
         for name, word in SUMS.items():
             trainer.add(word, getattr(learned, name)[i])
         trainer.add(Learn.OTHERS_SUM, learned.others[i] / rollout.num_steps[k])
@@ -196,7 +196,7 @@ class RolloutLearner(Learner):
     def _count_lost(self, policy: int) -> None:
         self.trainers[policy].row[Learn.LOST] = self._lost(policy)
 
-    def _publish(self, k: int) -> None:
+    def publish_policy(self, k: int) -> None:
         self.trainers[k].publish(self.trainers[k].config.last_epsilon)
 
     def begin(self, policy: str, newborn: Newborn) -> int:
@@ -210,7 +210,7 @@ class RolloutLearner(Learner):
             passed = self.rollouts[k].experience.passed or 0
             row[Learn.SAMPLES] = max(row[Learn.SAMPLES], passed * ratio)
         self._count_lost(k)
-        self._publish(k)
+        self.publish_policy(k)
         return trainer.version
 
     def state(self, policy: str) -> State:

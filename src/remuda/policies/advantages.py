@@ -119,19 +119,19 @@ class RunningReturns:
 
     def __init__(self, mean: float = 0.0, variance: float = 1.0, count: float = 0.0) -> None:
         self._moments = RunningMoments(np.array(mean), np.array(variance), count)
-        self._sums: np.ndarray = np.zeros(0)
+        self.sums: np.ndarray = np.zeros(0)
 
     def scale(self, rewards: Floats, discounts: Floats, streams: Integers) -> np.float32:
         """Add a rollout's rewards and return the factor to multiply them by."""
         needed = int(streams.max()) + 1
-        if needed > self._sums.size:
-            self._sums = np.concatenate((self._sums, np.zeros(needed - self._sums.size)))
-        self._moments.add(running_sums(rewards, discounts, streams, self._sums))
+        if needed > self.sums.size:
+            self.sums = np.concatenate((self.sums, np.zeros(needed - self.sums.size)))
+        self._moments.add(running_sums(rewards, discounts, streams, self.sums))
         return np.float32(1.0 / np.sqrt(self._moments.variance + 1e-8))
 
     def state(self) -> State:
         moments = np.array([self._moments.mean, self._moments.variance, self._moments.count])
-        return {"moments": moments, "sums": self._sums.copy()}
+        return {"moments": moments, "sums": self.sums.copy()}
 
     def restore(self, state: State) -> None:
         mean, variance, count = fitting(state, "moments", np.zeros(3), FINITE_64)
@@ -143,7 +143,7 @@ class RunningReturns:
         require(
             state, "sums", isinstance(sums, np.ndarray) and sums.ndim == 1, "one for each stream"
         )
-        self._sums = fitting(state, "sums", np.empty(len(sums)), FINITE_64).copy()
+        self.sums = fitting(state, "sums", np.empty(len(sums)), FINITE_64).copy()
 
 
 @njit(cache=True)

@@ -61,14 +61,14 @@ def shares_of(specs: Sequence[PolicySpec]) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for group, members in groups.items():
         if group:
-            _check(group, members)
+            check_group(group, members)
         for spec in members:
             others = tuple(other.name for other in members if other is not spec)
             found[spec.name] = others if group else ()
     return found
 
 
-def _check(group: str, members: Sequence[PolicySpec]) -> None:
+def check_group(group: str, members: Sequence[PolicySpec]) -> None:
     first = members[0]
     for other in members[1:]:
         if other.config.entry.takes != first.config.entry.takes:

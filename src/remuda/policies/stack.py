@@ -47,7 +47,7 @@ class ParameterStack:
         self, shapes: Shapes, flat: Tensor, gradients: Tensor | None, buffers: frozenset[str]
     ) -> None:
         self._trained = gradients is not None
-        self._parts: OrderedDict[tuple[int, int], ParameterStack] = OrderedDict()
+        self.parts: OrderedDict[tuple[int, int], ParameterStack] = OrderedDict()
         self.shapes, self.flat, self.buffers = dict(shapes), flat, buffers
         self.parameters = _views(self.flat, self.shapes)
         if gradients is None:
@@ -68,15 +68,15 @@ class ParameterStack:
 
     def rows(self, first: int, end: int) -> ParameterStack:
         """Return a stack of policies `first` to `end` - 1, in the same memory."""
-        part = self._parts.pop((first, end), None)
+        part = self.parts.pop((first, end), None)
         if part is None:
             part = object.__new__(ParameterStack)
             gradients = self.gradients[first:end] if self._trained else None
             part._hold(self.shapes, self.flat[first:end], gradients, self.buffers)
-        self._parts[first, end] = part
+        self.parts[first, end] = part
         # There are K * K / 2 possible ranges; cache the views of the 2 K most recently used.
-        while len(self._parts) > 2 * len(self.flat):
-            self._parts.popitem(last=False)
+        while len(self.parts) > 2 * len(self.flat):
+            self.parts.popitem(last=False)
         return part
 
     def backward(self, loss: Tensor) -> None:

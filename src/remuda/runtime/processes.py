@@ -65,20 +65,20 @@ class ProcessRuntime(Runtime):
         self._threads = threads
         self._num_actors = num_actors  # actors come first, then learners
         self._setups = (*setups, *([bridge] if bridge is not None else []))
-        self._control = control or Control(tuple(setup.wakeup for setup in setups))
+        self.control = control or Control(tuple(setup.wakeup for setup in setups))
         self._logs, self._nice, self._resumed = logs, (*nice, 0), resumed
         self._checkpoints, self._supervision = checkpoints, supervision
         here = range(len(setups)) if here is None else sorted(here)
-        self._children = [self._child(index) for index in here]
-        self._bridge: Child | None = None
+        self.children = [self._child(index) for index in here]
+        self.bridge: Child | None = None
         if bridge is not None:
-            self._bridge = self._child(len(setups))
-            self._children.append(self._bridge)
+            self.bridge = self._child(len(setups))
+            self.children.append(self.bridge)
         # seconds that a child may take to start, or to compile (`run.start_limit`)
         self.start_limit = start_limit
-        self._stop_limit, self._write_limit = stop_limit, write_limit
+        self.stop_limit, self._write_limit = stop_limit, write_limit
         self._lifeline = Lifeline()
-        self._clock = AwakeClock()
+        self.clock = AwakeClock()
         self._news: list[str] = []
         self._fatal: RemudaError | None = None
 
@@ -88,11 +88,11 @@ class ProcessRuntime(Runtime):
 
     @property
     def roles(self) -> tuple[Role, ...]:
-        return tuple(child.setup.role for child in self._children)
+        return tuple(child.setup.role for child in self.children)
 
     @property
     def pids(self) -> dict[str, int]:
-        processes = {c.name: c.process for c in self._children if c.process is not None}
+        processes = {c.name: c.process for c in self.children if c.process is not None}
         return {name: pid for name, each in processes.items() if (pid := each.pid) is not None}
 
     def start(self, stopped: Callable[[], bool], ready: Callable[[], None] = lambda: None) -> None:
@@ -109,48 +109,48 @@ class ProcessRuntime(Runtime):
 
     def spawn(self) -> None:
         """Start every role, without waiting."""
-        for child in self._children:
-            self._spawn(child)
+        for child in self.children:
+            self.start_child(child)
 
     @property
     def here(self) -> list[int]:
-        return [child.index for child in self._children if child is not self._bridge]
+        return [child.index for child in self.children if child is not self.bridge]
 
     def move(self, here: Collection[int]) -> None:
         """Run the roles `here` on this node, and end all others at once.
 
         A role that arrives was ready on another node, so its first failure does not end the run.
         """
-        for child in self._children.copy():
-            if child is not self._bridge and child.index not in here:
-                self._children.remove(child)
+        for child in self.children.copy():
+            if child is not self.bridge and child.index not in here:
+                self.children.remove(child)
                 if child.process is not None:
                     child.process.kill()
-                    child.process.join(self._stop_limit)
+                    child.process.join(self.stop_limit)
                     child.process.close()
-        known = {child.index for child in self._children}
+        known = {child.index for child in self.children}
         for index in sorted(set(here) - known):
             child = self._child(index, was_ready=True)
-            self._children.insert(index if self._bridge is None else -1, child)
-            self._spawn(child)
+            self.children.insert(index if self.bridge is None else -1, child)
+            self.start_child(child)
 
     @property
     def is_ready(self) -> bool:
-        return all(self._control.state(c.index) in (RUNNING, DONE) for c in self._children)
+        return all(self.control.state(c.index) in (RUNNING, DONE) for c in self.children)
 
     @property
     def compiled(self) -> int:
-        return sum(child.compiled(self._control) for child in self._children)
+        return sum(child.compiled(self.control) for child in self.children)
 
     def go(self) -> None:
-        for child in self._children:  # before any work can fail
+        for child in self.children:  # before any work can fail
             child.was_ready = True
-        self._control.go()
+        self.control.go()
 
     def run_for(self, seconds: float) -> bool:
         end = time.monotonic() + seconds
         while True:
-            self._watch(end - time.monotonic())
+            self.watch(end - time.monotonic())
             if self._fatal:
                 raise self._fatal
             if self.is_played:
@@ -160,16 +160,16 @@ class ProcessRuntime(Runtime):
 
     @property
     def is_played(self) -> bool:
-        actors = [child.index for child in self._children if child.index < self._num_actors]
+        actors = [child.index for child in self.children if child.index < self._num_actors]
         return all(self._is(actor, DONE) for actor in actors)
 
     def want_save(self, number: int) -> None:
         """Request every role's part of a checkpoint, before `save` waits for them."""
-        self._control.want_save(number)
+        self.control.want_save(number)
 
     def save(self, number: int) -> set[str]:
-        control = self._control
-        saving = [(c, c.process) for c in self._children if not self._is(c.index, STARTING)]
+        control = self.control
+        saving = [(c, c.process) for c in self.children if not self._is(c.index, STARTING)]
         saving = [(c, process) for c, process in saving if process is not None]
         control.want_save(number)
         limit = time.monotonic() + self._write_limit
@@ -179,12 +179,12 @@ class ProcessRuntime(Runtime):
                 for c, process in saving
             ):
                 break
-            self._watch(GLANCE)
+            self.watch(GLANCE)
         written = [child for child, _ in saving if control.saved(child.index) == number]
         return {part for child in written for part in child.setup.role.parts}
 
     def settle(self, number: int) -> None:
-        self._control.settle(number)
+        self.control.settle(number)
 
     def status(self) -> list[RoleStatus]:
         return [
@@ -192,17 +192,17 @@ class ProcessRuntime(Runtime):
                 name=child.name,
                 pid=child.process.pid if child.process is not None else None,
                 state=(
-                    STATES[self._control.state(child.index)]
+                    STATES[self.control.state(child.index)]
                     if child.process is not None
                     else "waiting to restart"
                 ),
-                heartbeat_age=time.monotonic() - self._control.heartbeat(child.index),
+                heartbeat_age=time.monotonic() - self.control.heartbeat(child.index),
                 restarts=child.restarts,
                 problem=child.problem,
                 log=str(child.log),
                 processor=child.processor.share,
             )
-            for child in self._children
+            for child in self.children
         ]
 
     def news(self) -> list[str]:
@@ -213,37 +213,37 @@ class ProcessRuntime(Runtime):
     def stop(self) -> None:
         """Stop all roles, wait, and kill those that do not finish or have not started yet."""
         self.finish()
-        if self._bridge is not None:
-            self._control.close()
-            self._end([self._bridge])
+        if self.bridge is not None:
+            self.control.close()
+            self._end([self.bridge])
         self._lifeline.close()
 
     def finish(self) -> None:
         """Stop all roles except the bridge, which still sends the last data to other nodes."""
-        self._control.stop()
-        self._end([child for child in self._children if child is not self._bridge])
+        self.control.stop()
+        self._end([child for child in self.children if child is not self.bridge])
 
     def _end(self, children: Sequence[Child]) -> None:
         for child in children:
             if child.process is not None and self._is(child.index, STARTING):
                 child.process.kill()  # it has done nothing since its last saved state
-        limit = time.monotonic() + self._stop_limit
+        limit = time.monotonic() + self.stop_limit
         for child in children:
             process, child.process, child.due = child.process, None, 0.0
             if process is None:
                 continue
             if not process.join(max(limit - time.monotonic(), 0.0)):
-                log.warning("%s did not stop within %.0f s: killed", child.name, self._stop_limit)
+                log.warning("%s did not stop within %.0f s: killed", child.name, self.stop_limit)
                 process.kill()
-                process.join(self._stop_limit)
+                process.join(self.stop_limit)
             process.close()
 
     def _is(self, index: int, state: int) -> bool:
-        return self._control.state(index) == state
+        return self.control.state(index) == state
 
-    def _spawn(self, child: Child) -> None:
+    def start_child(self, child: Child) -> None:
         child.due = 0.0
-        child.reset(self._control)
+        child.reset(self.control)
         is_actor, resumed = child.index < self._num_actors, self._resumed
         hosting = Hosting(
             index=child.index,
@@ -261,7 +261,7 @@ class ProcessRuntime(Runtime):
         try:
             child.process = forkserver.start(
                 host,
-                (child.setup.role, self._control, hosting),
+                (child.setup.role, self.control, hosting),
                 name=child.name,
                 lifeline=self._lifeline,
                 log=str(child.log),
@@ -269,21 +269,21 @@ class ProcessRuntime(Runtime):
         except OSError as error:
             self._restart(child, not_started(error.strerror or str(error)), time.monotonic())
 
-    def _watch(self, seconds: float) -> None:
+    def watch(self, seconds: float) -> None:
         """Sleep until a child ends, or for `seconds`; then record deaths and restart children."""
-        alive = [c.process.sentinel for c in self._children if c.process is not None]
-        due = [c.due for c in self._children if c.process is None and c.due]
+        alive = [c.process.sentinel for c in self.children if c.process is not None]
+        due = [c.due for c in self.children if c.process is None and c.due]
         now = time.monotonic()
         seconds = max(min([seconds, *(when - now for when in due)]), 0.0)
         if alive:
             wait(alive, seconds)
         else:
             time.sleep(seconds)
-        now, passed = time.monotonic(), self._clock.passed()
-        for child in self._children:
+        now, passed = time.monotonic(), self.clock.passed()
+        for child in self.children:
             if child.process is None:
                 if child.due and now >= child.due:
-                    self._spawn(child)
+                    self.start_child(child)
                 continue
             if self._is(child.index, RUNNING):
                 child.was_ready, child.lost = True, 0
@@ -298,13 +298,13 @@ class ProcessRuntime(Runtime):
         code = process.exitcode
         if code is not None:
             return self._cause(child, process, code)
-        silence = child.hear(self._control, passed, process.pid)
+        silence = child.hear(self.control, passed, process.pid)
         limit, key = self._supervision.limit_for(child.name)
         if self._is(child.index, FAILED):
             if silence <= ENDING:
                 return ""
             problem = f"ended by an exception: {last_line(child.log)}"
-        elif self._is(child.index, STARTING) or child.is_compiling(self._control):
+        elif self._is(child.index, STARTING) or child.is_compiling(self.control):
             if silence <= self.start_limit:
                 return ""
             if process.pid is None:
@@ -341,7 +341,7 @@ class ProcessRuntime(Runtime):
         log.warning("the fork server died before %s started; the role is started again", child.name)
         process.close()
         child.process, child.lost = None, child.lost + 1
-        self._spawn(child)
+        self.start_child(child)
 
     def _restart(self, child: Child, problem: str, now: float) -> None:
         """Record a death; schedule the restart, or set the error that ends the run."""
@@ -349,7 +349,7 @@ class ProcessRuntime(Runtime):
             child.process.close()
             child.setup.role.on_process_death()
         child.process, child.problem, child.due = None, problem, 0.0
-        child.reset(self._control)
+        child.reset(self.control)
         death = f"the process {child.name} {problem}"
         if problem == NO_GUARD:
             self._fatal = UnguardedScriptError(script_name())

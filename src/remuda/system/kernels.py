@@ -69,7 +69,7 @@ class KernelFiles(IndexDataCacheFile):
     """The files of one kernel: an index by types of arguments, and the code compiled for each."""
 
     def __init__(self, kernel: Dispatcher, folder: str, base: str) -> None:
-        super().__init__(folder, f"{base}-{_machine()}", source_stamp=None)
+        super().__init__(folder, f"{base}-{machine()}", source_stamp=None)
         self._kernel = kernel
 
     def load(self, key: Any) -> Any:
@@ -96,12 +96,12 @@ class KernelFiles(IndexDataCacheFile):
 
     def _find_stamp(self) -> None:
         # Done here because names that a kernel refers to may be undefined when it is defined.
-        if self._source_stamp is None:
-            self._source_stamp = digest(self._kernel)
+        if self.source_stamp is None:
+            self.source_stamp = digest(self._kernel)
 
 
 @cache
-def _machine() -> str:
+def machine() -> str:
     """Return a short digest of the processor type and Numba's version.
 
     It is part of file names: on a shared installation each processor type has separate files, and a

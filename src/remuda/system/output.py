@@ -1,6 +1,6 @@
 """Standard streams that never fail: a broken or stalled output does not end a run.
 
-`install` puts a `_Sink` behind `sys.stdout` and `sys.stderr`, for Remuda and the user's code.
+`install` puts a `Sink` behind `sys.stdout` and `sys.stderr`, for Remuda and the user's code.
 
 1. Characters that the encoding lacks are replaced.
 2. Inside `unfailing()`, printing neither raises nor waits for a reader (a stopped terminal, an
@@ -60,7 +60,7 @@ def _replaced(error: UnicodeError) -> tuple[bytes, int]:
 codecs.register_error(ERRORS, _replaced)
 
 
-class _Sink(io.FileIO):
+class Sink(io.FileIO):
     """A raw stream over a descriptor that it never closes."""
 
     def __init__(self, descriptor: int) -> None:
@@ -72,7 +72,7 @@ class _Sink(io.FileIO):
         """Start with an empty queue and no thread; called again in a forked child."""
         self._changed = threading.Condition()
         self._queue: deque[bytes] = deque()
-        self._size = self._lost = self._written = 0
+        self.size = self._lost = self._written = 0
         self._stalled = self._gone = False
         self._thread: threading.Thread | None = None
 
@@ -82,7 +82,7 @@ class _Sink(io.FileIO):
     def write(self, data: ReadableBuffer, /) -> int:
         """Write all data, or raise an error; inside `unfailing()` queue it."""
         whole = bytes(data)
-        if _open or self._size:
+        if _open or self.size:
             self._enqueue(whole)
         else:
             self._write_now(whole)
@@ -103,14 +103,14 @@ class _Sink(io.FileIO):
         with self._changed:
             if self._gone or not self._has_thread():
                 return
-            if self._size and self._size + len(data) > MOST:
+            if self.size and self.size + len(data) > MOST:
                 self._lost += data.count(b"\n")
                 return
             self._queue.append(data)
-            self._size += len(data)
+            self.size += len(data)
             self._changed.notify_all()
             if not self._stalled:
-                self._stalled = not self._changed.wait_for(lambda: not self._size, AT_ONCE)
+                self._stalled = not self._changed.wait_for(lambda: not self.size, AT_ONCE)
 
     def _has_thread(self) -> bool:
         """Start the thread if needed; return False if that is impossible."""
@@ -128,15 +128,15 @@ class _Sink(io.FileIO):
         changed = self._changed
         while True:
             with changed:
-                changed.wait_for(lambda: self._size)
+                changed.wait_for(lambda: self.size)
                 data = self._queue.popleft()
             written = self._write_some(data)
             with changed:
                 self._written += written
-                self._size -= written
+                self.size -= written
                 if written < len(data) and not self._gone:
                     self._queue.appendleft(data[written:])
-                if not self._size:
+                if not self.size:
                     self._caught_up()
                 changed.notify_all()
 
@@ -145,7 +145,7 @@ class _Sink(io.FileIO):
         if lost and not self._gone:
             message = f"[{lost} lines are missing here: the output was not read]\n".encode()
             self._queue.append(message)
-            self._size += len(message)
+            self.size += len(message)
 
     def _write_some(self, data: bytes) -> int:
         """Write a piece; return how many bytes were written, or dropped after an error."""
@@ -161,26 +161,26 @@ class _Sink(io.FileIO):
             with self._changed:
                 self._gone = True
                 self._queue.clear()
-                return self._size
+                return self.size
 
     def finish(self, patience: float) -> bool:
         """Wait until all is written; return False if nothing is written for `patience` seconds."""
         with self._changed:
             before = -1
-            while self._size and not self._gone and self._written != before:
+            while self.size and not self._gone and self._written != before:
                 before = self._written
-                self._changed.wait_for(lambda: not self._size or self._gone, patience)
-            return not self._size or self._gone
+                self._changed.wait_for(lambda: not self.size or self._gone, patience)
+            return not self.size or self._gone
 
 
 _open: list[object] = []  # an entry for each open `unfailing()`
 _lock = threading.Lock()
-_streams: dict[int, tuple[_Sink, TextIO]] = {}
+streams: dict[int, tuple[Sink, TextIO]] = {}
 """The sink and stream of each descriptor; kept, since a log handler may hold the stream."""
 
 
 def _forget_all() -> None:
-    for sink, _ in _streams.values():
+    for sink, _ in streams.values():
         sink._forget()
 
 
@@ -201,9 +201,9 @@ def install() -> dict[str, tuple[TextIO, TextIO]]:
             continue
         with suppress(Exception):  # first write the text in its buffer
             stream.flush()
-        if descriptor not in _streams:
-            _streams[descriptor] = _sink_like(stream, descriptor)
-        changed[name] = stream, _streams[descriptor][1]
+        if descriptor not in streams:
+            streams[descriptor] = _sink_like(stream, descriptor)
+        changed[name] = stream, streams[descriptor][1]
         setattr(sys, name, changed[name][1])
         _move_handlers(*changed[name])
     return changed
@@ -238,9 +238,9 @@ def _descriptor_of(stream: object) -> int | None:
         return None
 
 
-def _sink_like(stream: io.TextIOWrapper, descriptor: int) -> tuple[_Sink, TextIO]:
+def _sink_like(stream: io.TextIOWrapper, descriptor: int) -> tuple[Sink, TextIO]:
     """Make a sink and a text stream over it, with the encoding and buffering of a stream."""
-    sink = _Sink(descriptor)
+    sink = Sink(descriptor)
     # With `python -u` there is no buffer below the text: `write_through` would only fill it.
     below: Any = sink if stream.write_through else io.BufferedWriter(sink)
     text = io.TextIOWrapper(
@@ -281,7 +281,7 @@ def finish(patience: float = PATIENCE) -> None:
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):
             stream.flush()
-    for sink, _ in list(_streams.values()):
+    for sink, _ in list(streams.values()):
         if not sink.finish(patience):
             patience = 0.0  # the other output often has the same reader
 

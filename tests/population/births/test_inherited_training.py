@@ -184,7 +184,7 @@ def test_a_successor_without_a_checkpoint_goes_on_from_the_last_publication(kind
     names = ("policy_1", "born_0")
     for name in names:  # what was trained since the last publication is lost with the learner
         found, k = world.learner(name)
-        found._publish(k) if kind == "dqn" else found.trainers[k].publish(1.0)
+        found.publish_policy(k) if kind == "dqn" else found.trainers[k].publish(1.0)
     before = {name: pack(learned(world, name)) for name in names}
     epsilons = {n: f.epsilon(k) for n in names for f, k in [world.learner(n)] if kind == "dqn"}
     world.learners[:] = [successor(world)]
@@ -237,14 +237,14 @@ def test_a_learner_that_dies_at_any_line_of_a_birth_loses_none_of_it(kind, mode,
         world.command(Birth("born_0", PARENT, inherits_training=True), learn=False)
         ordered = world.table.births
         weights, training = ordered.newborn_weights("born_0"), ordered.newborn_training("born_0")
-        while world.learners[0]._births.pending() is None:
+        while world.learners[0].births.pending() is None:
             world.play(1, learn=False)
         died = work_and_die(world.learners[0], line)
         line += stride
         deaths += died
         if died:
             world.learners[:] = [successor(world)]
-        while world.learners[0]._births.pending() is not None:
+        while world.learners[0].births.pending() is not None:
             world.learners[0].work()
         state = learned(world, "born_0")
         assert np.array_equal(state["online"], weights)
@@ -256,7 +256,7 @@ def test_a_learner_that_dies_at_any_line_of_a_birth_loses_none_of_it(kind, mode,
         else:
             found, k = world.learner("born_0")
             assert np.array_equal(state["target"], training.vectors["target"])
-            assert found._explored(k) == training.numbers["explored"]
+            assert found.explored(k) == training.numbers["explored"]
         found = published(world, "born_0")
         assert np.array_equal(found.weights, weights)
         assert np.array_equal(found.training.vectors["mean"], training.vectors["mean"])

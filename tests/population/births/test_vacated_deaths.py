@@ -105,7 +105,7 @@ def test_the_ledger_tells_of_a_birth_once_wherever_its_actor_died(
     """Red before: an order was counted before it was noted, and an actor died in between."""
     world = World(*KINDS["without"])
     world.begin(Replacing(True))
-    while "a" not in world.league.lifecycle._empty():
+    while "a" not in world.league.lifecycle.empty_slots():
         world.turn()
     done, times = getattr(part, step), []
 

@@ -65,7 +65,7 @@ def test_sums_and_ratings_are_those_of_one_actor_that_had_all_results(absent):
     places, returns = matches["policy"].astype(np.int64), matches["returns"].astype(np.float64)
     over = np.ones(len(matches), np.bool_)
     count(places, returns, over, alone.pairs, alone.numbers, alone.recent, 1.0)
-    rate_all(places, returns, over, world.lead._sides, alone.numbers)
+    rate_all(places, returns, over, world.lead.sides, alone.numbers)
     assert np.array_equal(world.table.pairs, alone.pairs)
     assert alone.numbers[:4, GAMES].sum() == np.isfinite(returns).sum()
     assert np.isfinite(alone.numbers).all()
@@ -292,7 +292,7 @@ def test_no_match_has_the_number_of_another_however_many_actors_go_on():
         later.table.restore(state)
         for actor in range(len(copies)):
             later.begin(actor)
-        flat = [number for league in later.leagues for number in league._matches.tolist()]
+        flat = [number for league in later.leagues for number in league.matches.tolist()]
         assert len(set(flat)) == len(flat) == sum(copies)
         assert min(flat) > max(world.closed)
     one = World(NAMES, lambda: Random(2), copies=(4,))

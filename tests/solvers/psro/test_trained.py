@@ -104,17 +104,17 @@ def loop_of(tmp_path, pairs, solver="nash"):
     """A loop in whose meta-game these pairs met: by pair, what player 0 earned in each match."""
     setup = changed(setup_of(options={"biased": True, "rounds": 2}), meta_solver=solver)
     with begin(tmp_path, setup.description()) as record:
-        found = trained._TrainedLoop(setup, None, record, PlainView(), None, lambda: False)
+        found = trained.TrainedLoop(setup, None, record, PlainView(), None, lambda: False)
     for pair, earned in pairs.items():
         own = np.array(earned)
         sums = [len(own), own.sum(), -own.sum(), (own**2).sum(), (own**2).sum()]
-        found._sums.add(pair, sums)
-    found._policies = [[("x", "random")] * (1 + max(at)) for at in zip(*pairs, strict=True)]
+        found.sums.add(pair, sums)
+    found.policies = [[("x", "random")] * (1 + max(at)) for at in zip(*pairs, strict=True)]
     return found
 
 
 def gains_in(loop):
-    return gains_of(loop._sums, loop.counts, (np.ones(1), np.ones(1)))
+    return gains_of(loop.sums, loop.counts, (np.ones(1), np.ones(1)))
 
 
 def test_a_bound_from_few_matches_has_a_wide_interval(tmp_path):

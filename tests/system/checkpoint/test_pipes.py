@@ -18,7 +18,7 @@ from remuda.evaluation.tournaments.record import (
     kept_weights,
     read_description,
 )
-from remuda.evaluation.tournaments.until import _read_rounds
+from remuda.evaluation.tournaments.until import read_rounds
 from remuda.population.ledger.ledger import LedgerFile, copy_later, read_records, record_type
 from remuda.population.ledger.lineage import read_lineage
 from remuda.runs.run_directory import RunDirectory
@@ -117,7 +117,7 @@ def refused(read, *arguments):
 def test_no_reader_of_a_file_waits_for_a_writer(tmp_path):
     """Red before: most of them waited for ever."""
     path = pipe(tmp_path / "ledger.bin")
-    for read in (LedgerReader.open, read_records, read_lineage, _read_rounds):
+    for read in (LedgerReader.open, read_records, read_lineage, read_rounds):
         assert refused(read, path) is None
     refused(copy_later, path, 0, tmp_path / "later")
     ledger = refused(LedgerFile, path, ("a", "b"), 2)

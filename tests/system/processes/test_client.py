@@ -20,7 +20,7 @@ from remuda.system.memory.shared import SharedArrays
 from remuda.system.memory.waiting import Wakeup
 from remuda.system.processes import client as forkserver
 from remuda.system.processes.child import EXCEPTION
-from remuda.system.processes.process import ForkedProcess, _is_ready
+from remuda.system.processes.process import ForkedProcess, is_ready
 from remuda.system.processes.recipe import FAILED, tell
 from system.processes.children import ended, wait_for
 
@@ -404,7 +404,7 @@ def test_a_process_is_waited_for_however_long(seconds):
 def test_what_is_waited_for_longer_than_the_system_counts_is_looked_at_again(monkeypatch):
     monkeypatch.setattr("remuda.system.processes.process.AT_ONCE", 0.01)
     read, write = os.pipe()
-    assert not _is_ready(read, float("inf"))
+    assert not is_ready(read, float("inf"))
     os.close(write)
-    assert _is_ready(read, float("inf"))
+    assert is_ready(read, float("inf"))
     os.close(read)

@@ -64,7 +64,7 @@ def wait_for_runs(catalogue):
     for _ in range(3000):
         if catalogue.runs():
             break
-        catalogue._stopping.wait(0.01)
+        catalogue.stopping.wait(0.01)
 
 
 def test_a_thread_looks_again(tmp_path):

@@ -137,7 +137,7 @@ def test_what_was_not_asked_for_longest_is_forgotten(tmp_path, monkeypatch):
         path = tmp_path / f"{i}.jsonl"
         write(path, lines_of(100, loss=1.0))
         assert curves.of(path).size == 800
-    assert sum(run.size for run in curves._runs.values()) <= 2000
+    assert sum(run.size for run in curves.runs.values()) <= 2000
     assert curves.of(tmp_path / "0.jsonl").column("learner/loss").size == 100
 
 

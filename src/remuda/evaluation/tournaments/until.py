@@ -132,7 +132,7 @@ class _Rounds:
         schedule = opened.schedule
         self._counts: Integers = np.zeros(len(schedule.seatings), np.int64)  # [I]: by seating
         self.number = 0  # planned rounds
-        for line in _read_rounds(self._path, len(self._counts)):
+        for line in read_rounds(self._path, len(self._counts)):
             self._counts[line.seatings] += np.array(line.matches, np.int64)
             self.number += 1
 
@@ -235,7 +235,7 @@ class _Round(BaseModel, strict=True):
     matches: list[NonNegativeInt]
 
 
-def _read_rounds(path: Path | None, num_seatings: int | None = None) -> list[_Round]:
+def read_rounds(path: Path | None, num_seatings: int | None = None) -> list[_Round]:
     if path is None or not path.exists():
         return []
     try:
@@ -276,5 +276,5 @@ def missing_matches(directory: Path) -> int | None:
     """Return how many matches of planned rounds are missing; None: there are no rounds."""
     if not (directory / ROUNDS).exists():
         return None
-    planned = sum(sum(line.matches) for line in _read_rounds(directory / ROUNDS))
+    planned = sum(sum(line.matches) for line in read_rounds(directory / ROUNDS))
     return max(planned - len(np.unique(read_records(directory / LEDGER)[1]["number"])), 0)

@@ -72,7 +72,7 @@ class Autograd:
         objective: Objective | None = None,  # computes `losses` by kernels
     ) -> None:
         self._network, self._part, self._anchor = network, part, anchor
-        self._objective = objective
+        self.objective = objective
         self._losses, self._settings = losses, dict(settings or {})
         self._normalises = normalises
         self._costs = [torch.from_numpy(cost).to(part.flat.device) for cost in costs]
@@ -88,14 +88,14 @@ class Autograd:
 
         def forward(pick: Pick) -> tuple[Pick, Tensor, Tensor]:
             with torch.no_grad():  # needed here too, because it applies to one thread
-                return pick, *self._forward(batch, pick)
+                return pick, *self.forward(batch, pick)
 
         with torch.no_grad():
             for pick, outputs, values in each(forward, picks):
-                if self._objective is not None:
+                if self.objective is not None:
                     rows, order = rows_of(pick)
                     joined = self._joined(outputs, values, order)
-                    self._objective.evaluate(joined, self._log_scales, rows, batch)
+                    self.objective.evaluate(joined, self._log_scales, rows, batch)
                     continue
                 log_probs, _ = network.actions.log_probs_and_entropy(
                     outputs, pick.of(batch.actions), pick.masks_of(batch.masks)
@@ -104,7 +104,7 @@ class Autograd:
                 batch.values.view(-1)[pick.flat[counts]] = values.flatten()[counts]
                 batch.log_prox.view(-1)[pick.flat[counts]] = log_probs.flatten()[counts]
 
-    def _forward(self, batch: RolloutBatch, pick: Pick) -> tuple[Tensor, Tensor]:
+    def forward(self, batch: RolloutBatch, pick: Pick) -> tuple[Tensor, Tensor]:
         """Return the policy outputs and values of the picked rows."""
         parameters = self._part.parameters
         inputs = self._network.prepare(parameters, pick.of(batch.observations))
@@ -112,14 +112,14 @@ class Autograd:
 
     def step(self, batch: RolloutBatch, pick: Pick) -> Tensor:
         """Write the gradients of the picked rows' loss; return the means [len(Means), G]."""
-        if self._objective is not None:
-            return self._step_by_kernels(self._objective, batch, pick)
+        if self.objective is not None:
+            return self._step_by_kernels(self.objective, batch, pick)
         network, valid = self._network, pick.valid
         clip, value_cost, value_clip, entropy_cost, anchor_cost = self._costs
         advantages = pick.of(batch.advantages)
         if self._normalises:
             advantages = normalised(advantages, valid)
-        outputs, values = self._forward(batch, pick)
+        outputs, values = self.forward(batch, pick)
         masks = pick.masks_of(batch.masks)
         log_pi, entropies = network.actions.log_probs_and_entropy(
             outputs, pick.of(batch.actions), masks
@@ -163,14 +163,14 @@ class Autograd:
 
     def _step_by_kernels(self, objective: Objective, batch: RolloutBatch, pick: Pick) -> Tensor:
         """Do the same as `step`; torch differentiates the network, and kernels the loss."""
-        part, pieces = self._part, list(self._pieces(pick))
+        part, pieces = self._part, list(self.pieces(pick))
         minibatch = MinibatchObjective(objective, batch, rows_of(pick)[0], self._log_scales)
         # Pieces add to the sums in a fixed order: each waits for the one before it.
         added = [threading.Event() for _ in pieces]
 
         def gradients_of(number: int) -> Sequence[Tensor]:
             try:
-                outputs = self._forward(batch, pieces[number])
+                outputs = self.forward(batch, pieces[number])
                 if number:
                     added[number - 1].wait()
                 errors = self._differentiated(minibatch, pieces[number], *outputs)
@@ -200,7 +200,7 @@ class Autograd:
         errors[..., :logits] = torch.from_numpy(joined[..., :logits])
         return errors, torch.from_numpy(joined[..., logits])
 
-    def _pieces(self, pick: Pick) -> Iterator[Pick]:
+    def pieces(self, pick: Pick) -> Iterator[Pick]:
         """Split a pick into pieces of consecutive rows; a pick of sequences is not split."""
         length, most = pick.rows.shape[1], self._piece
         if pick.memory is not None or most is None or length <= most:

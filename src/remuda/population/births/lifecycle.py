@@ -101,7 +101,7 @@ class Lifecycle:
         leaving = {names[place] for place in away if place < len(names)}
         population.expected = tuple(name for name in names if name in expected)
         population.leaving = tuple(name for name in names if name in leaving)
-        population.empty = self._empty()
+        population.empty = self.empty_slots()
 
     def admit(self, versions: Mapping[str, int]) -> None:
         """Admit newborn policies that are published, once this actor has their weights."""
@@ -121,7 +121,7 @@ class Lifecycle:
         places = self._population.places_of(self._population.learning)
         return float(self._table.numbers[places, RATING].mean()) if len(places) else math.nan
 
-    def _empty(self) -> tuple[str, ...]:
+    def empty_slots(self) -> tuple[str, ...]:
         """Return the slots of live policies without a current, leaving or expected policy."""
         used = {member.place for member in self._population.learning}
         used |= {*self._leaving, *self._table.births.expected, *self._followers.clearing}
@@ -129,7 +129,7 @@ class Lifecycle:
 
     def _order(self, birth: Birth, acting: ActingPolicies) -> None:
         name, population, table = birth.policy, self._population, self._table
-        if name in population.empty and name not in self._empty():
+        if name in population.empty and name not in self.empty_slots():
             return  # another director filled it first
         if self._left & {birth.parent, birth.second}:
             return  # another director retired a parent; the slot stays empty for a later birth
@@ -164,8 +164,8 @@ class Lifecycle:
     def _check(self, birth: Birth, acting: ActingPolicies) -> None:
         name = birth.policy
         start = f"the director commands the birth of {name}"
-        if name not in self._empty():
-            empty = ", ".join(self._empty()) or "none"
+        if name not in self.empty_slots():
+            empty = ", ".join(self.empty_slots()) or "none"
             raise RemudaError(f"{start}, which is not an empty slot; there are: {empty}")
         known = names_of([self._table.specified.get(name, {})])
         for key in birth.hyperparameters:

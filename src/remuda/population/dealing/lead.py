@@ -68,7 +68,7 @@ class Dealer(ABC):
         """[num_envs, seats]: the slot of the member on each seat."""
         self.learns: Bools = np.ones(self.seated.shape, np.bool_)
         """[num_envs, seats]: whether a live policy on that seat learns from the match."""
-        self._matches: Integers = np.zeros(num_envs, np.int64)
+        self.matches: Integers = np.zeros(num_envs, np.int64)
         self._episode_metrics: Integers = np.array(episode_metrics, np.int64)
         self._rng, self._once, self._actor = rng, once, actor
         self._counters = table.shards[actor - 1] if actor else table
@@ -84,7 +84,7 @@ class Dealer(ABC):
         if not matches:
             return
         actors, dealt = self.table.num_actors, [tuple(match.seats) for match in matches]
-        self._matches[copies] = [match.id * actors + self._actor for match in matches]
+        self.matches[copies] = [match.id * actors + self._actor for match in matches]
         self.seated[copies] = [self._places_of(seats) for seats in dealt]
         self.learns[copies] = True
         if any(match.learns is not None for match in matches):
@@ -125,7 +125,7 @@ class Dealer(ABC):
         copies = np.flatnonzero(over)
         identity = self.table.occupants.identity[self.seated[copies]]
         records = self.table.records.empty(len(copies))
-        records["number"], records["kind"] = self._matches[copies], MATCH
+        records["number"], records["kind"] = self.matches[copies], MATCH
         records["truncated"] = truncated[copies]
         records["policy"], records["version"] = identity[..., POLICY], identity[..., VERSION]
         records["oldest"], records["newest"] = oldest[copies], newest[copies]
@@ -157,7 +157,7 @@ class Dealer(ABC):
             "random": rng_state(self._rng),
             "seated": self.seated.copy(),
             "learns": self.learns.copy(),
-            "matches": self._matches.copy(),
+            "matches": self.matches.copy(),
         }
 
     def restore(self, state: State, matches: bool = True) -> None:
@@ -172,7 +172,7 @@ class Dealer(ABC):
         require(state, "seated", bool(held[seated].all()), "each of these slots has a member")
         self.seated[...] = seated
         self.learns[...] = fitting(state, "learns", self.learns)
-        self._matches[...] = fitting(state, "matches", self._matches, COUNT)
+        self.matches[...] = fitting(state, "matches", self.matches, COUNT)
 
 
 class League(Dealer):
@@ -204,8 +204,8 @@ class League(Dealer):
         self.ledger = Ledger(self.population, table.pairs, table.recent, memory)
         self.followers = table.followers
         self._director = director
-        self._sides = sides_of(self.roster.teams, table.seats)
-        self._even = len(set(np.bincount(self._sides).tolist())) == 1
+        self.sides = sides_of(self.roster.teams, table.seats)
+        self._even = len(set(np.bincount(self.sides).tolist())) == 1
         """True if all sides have the same number of seats."""
         self.lifecycle = Lifecycle(
             table, self.population, self.ledger, self.seated, self.roster, once
@@ -229,7 +229,7 @@ class League(Dealer):
         numbers = self.population.numbers
         ledger = self.ledger
         count(seated, returns, over, ledger.pairs, numbers, ledger.recent, ledger.retention)
-        rate_all(seated, returns, over, self._sides, numbers)
+        rate_all(seated, returns, over, self.sides, numbers)
         count_teams(seated, returns, over, self.teams, numbers)
         if metrics is not None and len(metrics):
             count_metrics(seated, returns, metrics, over, numbers, len(FRESH))

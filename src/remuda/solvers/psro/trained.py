@@ -82,7 +82,7 @@ def run_trained(
     check_players(setup.settings.meta_solver, 2)
     walked = check_setup(setup)
     with go_on(directory) if resume else begin(directory, setup.description()) as record:
-        loop = _TrainedLoop(setup, walked, record, view, on_iteration, stopped)
+        loop = TrainedLoop(setup, walked, record, view, on_iteration, stopped)
         ended = loop.run()
     play = loop.played(loop.iterations[-1].mixtures) if loop.iterations else ()
     return setup.result(loop, ended, directory, play)
@@ -133,7 +133,7 @@ class _StoppedError(Exception):
     """A stop signal during matches: the round is discarded."""
 
 
-class _TrainedLoop(Loop):
+class TrainedLoop(Loop):
     """The loop of iterations: matches, the meta-game, oracles."""
 
     _record: Record
@@ -151,14 +151,14 @@ class _TrainedLoop(Loop):
         self._setup, self._settings = setup, setup.settings
         self._view, self._walked = view, walked
         self._gain = 0.0 if walked is None else least_gain(walked.tree)
-        self._policies: list[list[tuple[str, Entrant]]] = [[(RANDOM, RANDOM)] for _ in range(2)]
-        self._sums = PairSums()
+        self.policies: list[list[tuple[str, Entrant]]] = [[(RANDOM, RANDOM)] for _ in range(2)]
+        self.sums = PairSums()
         self._rounds: set[tuple[int, int]] = set()  # rounds played: (iteration, 0 or 1)
         self._trained: dict[int, _Responses] = {}  # responses by iteration
 
     @property
     def counts(self) -> tuple[int, int]:
-        return len(self._policies[0]), len(self._policies[1])
+        return len(self.policies[0]), len(self.policies[1])
 
     def run(self) -> str:
         self._resume()
@@ -178,7 +178,7 @@ class _TrainedLoop(Loop):
                     return ended or INTERRUPTED
             for player, name, file in self._trained[number].added:
                 policy = Target.load(self._record.directory / file).players[0][player]
-                self._policies[player].append((name, policy))
+                self.policies[player].append((name, policy))
             number += 1
 
     def played(self, mixtures: Mixtures) -> tuple[Numbers, ...]:
@@ -188,7 +188,7 @@ class _TrainedLoop(Loop):
             return ()
         return tuple(
             mixture_of(walked, player, [policy for _, policy in own[: len(shares)]], shares)
-            for player, (own, shares) in enumerate(zip(self._policies, mixtures, strict=True))
+            for player, (own, shares) in enumerate(zip(self.policies, mixtures, strict=True))
         )
 
     def _resume(self) -> None:
@@ -196,7 +196,7 @@ class _TrainedLoop(Loop):
             if "round" in line:
                 self._rounds.add((line["after"], line["round"]))
                 for each in line["pairs"]:
-                    self._sums.add((each["pair"][0], each["pair"][1]), each["sums"])
+                    self.sums.add((each["pair"][0], each["pair"][1]), each["sums"])
             elif "responses" in line:
                 mixtures = tuple(np.array(each, np.float64) for each in line["mixtures"])
                 self._trained[line["responses"]] = _Responses(line["added"], mixtures)
@@ -220,15 +220,15 @@ class _TrainedLoop(Loop):
         """
         counts = self.counts
         new = {(i, j) for i in range(counts[0]) for j in range(counts[1])}
-        new = {pair for pair in new if not self._sums.has(pair)}
+        new = {pair for pair in new if not self.sums.has(pair)}
         if new and (number, 0) not in self._rounds:
             self._play(number, 0, dict.fromkeys(new, self._settings.matches))
         strategy = self._strategy()
         if (number, 1) not in self._rounds:
             more = share_out(
                 strategy.mixtures,
-                self._sums.variances(counts),
-                self._sums.matches(counts),
+                self.sums.variances(counts),
+                self.sums.matches(counts),
                 self._settings.matches * (sum(counts) - 1),
                 self._settings.matches,
             )
@@ -238,28 +238,28 @@ class _TrainedLoop(Loop):
         known, mixtures = len(self.iterations), strategy.mixtures
         if self._walked is not None and number >= known:
             gains = np.maximum(measure(self._walked.tree, self.played(mixtures)).gains, 0.0)
-            payoffs = self._sums.payoffs(counts)
+            payoffs = self.sums.payoffs(counts)
             self.keep(Iteration(number, counts, mixtures, gains, payoffs, seconds=self.seconds))
         elif self._walked is None and number > known:
             self._bound(number - 1)
         return strategy
 
     def _strategy(self) -> MetaStrategy:
-        payoffs = self._sums.payoffs(self.counts)
+        payoffs = self.sums.payoffs(self.counts)
         return solve(self._settings.meta_solver, payoffs, TOLERANCE)
 
     def _play(self, number: int, turn: int, wanted: Mapping[tuple[int, int], int]) -> None:
         """Play and record a round, in batches of pairs with one policy of player 1."""
         groups: dict[tuple[int, int], dict[int, Entrant]] = {}
         for (row, column), matches in sorted(wanted.items()):
-            groups.setdefault((column, matches), {})[row] = self._policies[0][row][1]
+            groups.setdefault((column, matches), {})[row] = self.policies[0][row][1]
         pairs: list[dict[str, Any]] = []
         for (column, matches), rows in sorted(groups.items()):
             names = ("psro", "matches", number, turn, column, min(rows))
             pairs += play_pairs(
                 self._setup.env,
                 rows,
-                (column, self._policies[1][column][1]),
+                (column, self.policies[1][column][1]),
                 matches,
                 int(make_rng(self._settings.seed, *names).integers(2**62)),
                 Limits(interrupted=self._stopped),  # a round may take minutes
@@ -270,7 +270,7 @@ class _TrainedLoop(Loop):
         self._record.append(line)
         self._rounds.add((number, turn))
         for each in pairs:
-            self._sums.add((each["pair"][0], each["pair"][1]), each["sums"])
+            self.sums.add((each["pair"][0], each["pair"][1]), each["sums"])
 
     def _respond(self, number: int, strategy: MetaStrategy) -> bool:
         """Train oracles, and add the best for each target if it gains; False: a signal came."""
@@ -284,7 +284,7 @@ class _TrainedLoop(Loop):
         ]
         seed = int(make_rng(settings.seed, "psro", "oracles", number).integers(2**31))
         heading = f"{setup.game}: best responses of iteration {number}"
-        payoffs, variances = self._sums.payoffs(self.counts), self._sums.variances(self.counts)
+        payoffs, variances = self.sums.payoffs(self.counts), self.sums.variances(self.counts)
         scale = scale_of(float(np.sqrt(variances + payoffs**2).max()))
         config = config_of(settings, targets, seed, folder / "oracles", scale)
         trained = train_exploiters(config, self._view, heading)
@@ -319,8 +319,8 @@ class _TrainedLoop(Loop):
         return True
 
     def _target(self, player: int, shares: Numbers, file: Path) -> SeatedTarget:
-        opponents = self._policies[1 - player]
-        own = self._policies[player][0][1]
+        opponents = self.policies[1 - player]
+        own = self.policies[player][0][1]
         target = seated_target(self._setup.env, player, opponents, shares, own, file)
         target.target.save(file)
         return target
@@ -328,7 +328,7 @@ class _TrainedLoop(Loop):
     def _bound(self, number: int) -> None:
         """Measure an iteration by the gains of its responses in the next iteration's matches."""
         mixtures = self._trained[number].mixtures
-        gains, margin = gains_of(self._sums, self.counts, mixtures)
+        gains, margin = gains_of(self.sums, self.counts, mixtures)
         counts = tuple(map(len, mixtures))
-        shape = (number, counts, mixtures, gains, self._sums.payoffs(counts))
+        shape = (number, counts, mixtures, gains, self.sums.payoffs(counts))
         self.keep(Iteration(*shape, is_exact=False, margin=margin, seconds=self.seconds))

@@ -73,10 +73,10 @@ class ForkedProcess:
     def exitcode(self) -> int | None:
         """Its exit code, or minus the signal that killed it; None while it starts or runs."""
         self._listen()
-        if self._code is None and self._descriptor is not None and _is_ready(self._descriptor, 0.0):
+        if self._code is None and self._descriptor is not None and is_ready(self._descriptor, 0.0):
             limit = time.monotonic() + 1.0  # for the server to report the exit code
             while self._code is None and (remaining := limit - time.monotonic()) > 0.0:
-                if not _is_ready(self._reply.fileno(), remaining):
+                if not is_ready(self._reply.fileno(), remaining):
                     break
                 self._listen()
             if self._code is None:
@@ -110,7 +110,7 @@ class ForkedProcess:
             remaining = limit - time.monotonic()
             if remaining <= 0.0:
                 return False
-            _is_ready(self.sentinel, remaining)
+            is_ready(self.sentinel, remaining)
         return True
 
     def close(self) -> None:
@@ -136,7 +136,7 @@ class ForkedProcess:
             except OSError:
                 message, descriptors = b"", []
             if not message:  # neither the server nor the child holds the other end
-                if self._descriptor is None or _is_ready(self._descriptor, 0.0):
+                if self._descriptor is None or is_ready(self._descriptor, 0.0):
                     self._code = UNKNOWN
                 return
             what, (number,) = message[:1], NUMBER.unpack(message[1:])
@@ -206,7 +206,7 @@ def interpreter(code: str) -> list[str]:
     return [*interpreter_flags(), "-c", f"import sys; sys.path[:] = {sys.path!r}; {code}"]
 
 
-def _is_ready(descriptor: int, timeout: float) -> bool:
+def is_ready(descriptor: int, timeout: float) -> bool:
     """Return whether a descriptor is readable, or its other end closed, within `timeout`.
 
     A wait ends after `AT_ONCE` seconds at the latest; the caller repeats it.

@@ -204,7 +204,7 @@ def write_report(report: Report | SocietyReport, directory: Path) -> tuple[Path,
     written, drawn = [file], list[tuple[Analysis, AnalysisSource]]()
     if isinstance(report, Report):
         drawn += zip(report.analyses, report.sources, strict=False)
-    names = _directories([source for _, source in drawn]) if len(drawn) > 1 else [""]
+    names = directories([source for _, source in drawn]) if len(drawn) > 1 else [""]
     with writing(f"the analysis into {directory}", "; name another directory with --out"):
         directory.mkdir(parents=True, exist_ok=True)
         write_file(file, json.dumps(report.as_summary(), indent=1, allow_nan=False).encode())
@@ -218,7 +218,7 @@ def write_report(report: Report | SocietyReport, directory: Path) -> tuple[Path,
     return tuple(written)
 
 
-def _directories(sources: Sequence[AnalysisSource]) -> list[str]:
+def directories(sources: Sequence[AnalysisSource]) -> list[str]:
     labels = [source.label.replace("/", "-") for source in sources]
     short = [
         label.removesuffix(source.path.suffix) if source.path.is_file() else label

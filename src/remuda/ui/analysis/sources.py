@@ -69,13 +69,13 @@ def open_sources(paths: Sequence[Path]) -> list[AnalysisSource]:
         is_one = not path.is_dir() or any((path / name).is_file() for name in MARKS)
         inside = [path] if is_one else find_runs(path) or [path]
         found += [each for each in inside if each not in found]
-    labels = _labels(found)
+    labels = labels_of(found)
     sources = [_open(path, label) for path, label in zip(found, labels, strict=True)]
     _check_together(sources)
     return sources
 
 
-def _labels(paths: Sequence[Path]) -> list[str]:
+def labels_of(paths: Sequence[Path]) -> list[str]:
     parts = [Path(os.path.abspath(path)).parts for path in paths]  # without `..`
     for length in range(1, max(map(len, parts), default=1) + 1):
         labels = ["/".join(each[-length:]) for each in parts]

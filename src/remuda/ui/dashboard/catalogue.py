@@ -68,14 +68,14 @@ class Catalogue:
         self._signatures: dict[str, tuple[Any, ...]] = {}
         self.changes = 0  # counts the changes of the catalogue
         self.complete = False  # True once all runs were scanned
-        self._stopping = threading.Event()
+        self.stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name="catalogue")
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
-        self._stopping.set()
+        self.stopping.set()
         self._thread.join()
 
     def runs(self) -> list[CataloguedRun]:
@@ -100,7 +100,7 @@ class Catalogue:
     def scan(self) -> None:
         present = set()
         for path in find_runs(self.base):
-            if self._stopping.is_set():
+            if self.stopping.is_set():
                 return
             run = path.relative_to(self.base).as_posix()
             if not self._is_inside(path):  # links out of the directory are not served
@@ -130,7 +130,7 @@ class Catalogue:
             return False
 
     def _run(self) -> None:
-        while not self._stopping.is_set():
+        while not self.stopping.is_set():
             begun = time.monotonic()
             try:
                 self.scan()
@@ -138,9 +138,9 @@ class Catalogue:
                 log.exception("looking for runs in %s failed", self.base)
             now = time.monotonic()
             end = now + min(max(INTERVAL, (now - begun) * (1.0 / SHARE - 1.0)), REST)
-            while not self._stopping.is_set() and (left := end - time.monotonic()) > 0:
+            while not self.stopping.is_set() and (left := end - time.monotonic()) > 0:
                 self.between()
-                self._stopping.wait(min(left, INTERVAL))
+                self.stopping.wait(min(left, INTERVAL))
 
 
 def _read_run(run: str, path: Path) -> CataloguedRun:

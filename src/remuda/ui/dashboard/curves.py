@@ -137,18 +137,18 @@ class Curves:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._runs: OrderedDict[Path, RunCurves] = OrderedDict()
+        self.runs: OrderedDict[Path, RunCurves] = OrderedDict()
 
     def of(self, path: Path) -> RunCurves:
         """Return the curves of a metrics file, after reading new records."""
         with self._lock:
-            found = self._runs.pop(path, None) or RunCurves(path)
-            self._runs[path] = found
+            found = self.runs.pop(path, None) or RunCurves(path)
+            self.runs[path] = found
         found.read_on()
         with self._lock:
-            total = sum(run.size for run in self._runs.values())
-            while len(self._runs) > 1 and total > MOST_OF_ALL:
-                total -= self._runs.popitem(last=False)[1].size
+            total = sum(run.size for run in self.runs.values())
+            while len(self.runs) > 1 and total > MOST_OF_ALL:
+                total -= self.runs.popitem(last=False)[1].size
         return found
 
 

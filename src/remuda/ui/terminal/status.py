@@ -43,7 +43,7 @@ def print_status(path: Path, status: dict[str, Any], console: Console | None = N
     console.print(_headline(path, status))
     console.print(
         f"{status['turns']:,} turns in {clock(status['seconds'])}, "
-        f"{rate(status['agent_steps_per_second'])} agent-steps/s, {_checkpoints(status)}"
+        f"{rate(status['agent_steps_per_second'])} agent-steps/s, {checkpoint_words(status)}"
     )
     console.print()
     console.print(_roles(status))
@@ -72,7 +72,7 @@ def _headline(path: Path, status: dict[str, Any]) -> Text:
     return Text.assemble(str(path), f"  {status['schedule']}  ", state, (age, "dim"))
 
 
-def _checkpoints(status: dict[str, Any]) -> str:
+def checkpoint_words(status: dict[str, Any]) -> str:
     numbers, best = status["checkpoints"], status["best"]
     if not numbers:
         return "no checkpoint yet"

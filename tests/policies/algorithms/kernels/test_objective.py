@@ -29,7 +29,7 @@ BY_TORCH = [kind for kind in KINDS if "anchor" in kind or "own algorithm" in kin
 def trained(kind, by_kernels):
     algorithm = make_stack(kind, range(3))
     if not by_kernels:
-        algorithm._by_kernels, algorithm._workspace = False, None
+        algorithm.by_kernels, algorithm.workspace = False, None
     room, told = room_for(algorithm, LENGTH * 64), []
     for update in range(2):
         for k, lengths in enumerate(SEGMENTS):
@@ -43,7 +43,7 @@ def trained(kind, by_kernels):
 def test_what_is_learned_by_kernels_is_what_is_learned_by_torch(kind):
     ours, said = trained(kind, by_kernels=True)
     theirs, other = trained(kind, by_kernels=False)
-    assert ours._by_kernels
+    assert ours.by_kernels
     torch.testing.assert_close(ours.online.flat, theirs.online.flat, rtol=1e-3, atol=3e-5)
     for mine, its in zip(said, other, strict=True):
         for name in ("loss", "policy_loss", "value_loss", "entropy", "kl", "clipped"):
@@ -55,8 +55,8 @@ def test_what_is_learned_by_kernels_is_what_is_learned_by_torch(kind):
 @pytest.mark.parametrize("kind", BY_TORCH)
 def test_what_has_no_kernels_is_left_to_torch(kind):
     algorithm = make_stack(kind, range(2))
-    *_, engine = algorithm._engine([0, 1])
-    assert engine._objective is None
+    *_, engine = algorithm.engine([0, 1])
+    assert engine.objective is None
 
 
 def test_networks_of_ones_own_are_not_taken_for_the_built_in_one():
@@ -136,7 +136,7 @@ CONVOLVES = [kind for kind in KINDS if "convol" in kind and kind not in BY_TORCH
 def test_pieces_of_a_minibatch_add_up(kind, monkeypatch):
     whole, _ = trained(kind, by_kernels=True)
     in_pieces_of(7, monkeypatch)
-    pieces, seen = autograd.Autograd._pieces, []
+    pieces, seen = autograd.Autograd.pieces, []
     monkeypatch.setattr(
         autograd.Autograd,
         "_pieces",
@@ -185,14 +185,14 @@ def failing(monkeypatch, fails):
     algorithm = make_stack(CONVOLVES[0], range(1))
     room = room_for(algorithm, LENGTH * 8)
     fill(room, 0, [8, 8, 8], algorithm, np.random.default_rng(0))
-    forward, counter = autograd.Autograd._forward, itertools.count()
+    forward, counter = autograd.Autograd.forward, itertools.count()
 
     def noted(self, batch, pick):
         if torch.is_grad_enabled():
             fails(next(counter))
         return forward(self, batch, pick)
 
-    monkeypatch.setattr(autograd.Autograd, "_forward", noted)
+    monkeypatch.setattr(autograd.Autograd, "forward", noted)
     with parallel_parts.parts_at_once(2):
         algorithm.update(room, [0])
 

@@ -75,14 +75,14 @@ def test_gradients_and_what_is_told_are_those_of_torch(
     network = {"activation": activation, "dueling": dueling}
     batch = drawn(masked=masked, weighed=weighed)
     found = []
-    for way in (TransitionAlgorithm._differentiate, KINDS[kind]._differentiate):
+    for way in (TransitionAlgorithm.differentiate, KINDS[kind].differentiate):
         algorithm = made(hidden, kind=kind, own={"double": double}, network=network)
         assert algorithm.is_fused
         algorithm.online.gradients.fill_(7.0)
         part = part_of(algorithm, 0, POLICIES)
         metrics = [x.clone() for x in way(algorithm, batch, part)]
         found.append([algorithm.online.gradients.clone(), *metrics])
-        found[-1] += [stream.get_state() for stream in algorithm._rngs]
+        found[-1] += [stream.get_state() for stream in algorithm.rngs]
     theirs, ours = found
     assert theirs[0].abs().max() > 1e-3
     for mine, its in zip(ours, theirs, strict=True):
@@ -93,7 +93,7 @@ def test_gradients_and_what_is_told_are_those_of_torch(
 def test_updates_of_some_of_a_stack_touch_no_others(kind):
     algorithm, alone = made(kind=kind), made(policies=1, kind=kind)
     before = algorithm.online.flat.detach().clone()
-    alone._rngs[0].set_state(algorithm._rngs[1].get_state())
+    alone.rngs[0].set_state(algorithm.rngs[1].get_state())
     batch = drawn()
     own = Transitions(*(getattr(batch, f)[1:2] for f in batch.__dataclass_fields__))
     algorithm.update(own, 1, 2)
@@ -134,7 +134,7 @@ def test_a_chunk_of_samples_ends_anywhere_to_the_bit(monkeypatch, kind, count):
         monkeypatch.setattr(module, "CHUNK", count)
         monkeypatch.setattr(module, name, getattr(module, name).py_func)
     else:
-        cut._fused._samples = count
+        cut.fused.samples = count
     cut.update(batch)
     assert torch.equal(cut.online.flat, whole.online.flat)
 
@@ -255,7 +255,7 @@ def test_compiled_passes_say_what_torch_says(kind, hidden, counts):
             each.load(k, algorithm.weights(k))
         stack.inputs[k, : counts[k]] = seen[streams[begins[k] : begins[k + 1]]]
     said, metrics = stack.outputs(0, POLICIES), gathered.gathered_pass(seen, begins, streams)
-    assert isinstance(stack._parts[0, POLICIES], CompiledPass)
+    assert isinstance(stack.parts[0, POLICIES], CompiledPass)
     with torch.inference_mode():
         weights = algorithm.network.acting(algorithm.online.parameters, None)
         wanted = algorithm.network.outputs(weights, torch.from_numpy(stack.inputs)).numpy()

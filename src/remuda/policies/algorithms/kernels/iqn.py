@@ -68,11 +68,11 @@ class FusedIQN(FusedQ):
 
     def __init__(self, network: IQNetwork, settings: QLearningConfig) -> None:
         self._quantiles = network.own.quantiles
-        self._samples = max(CHUNK // self._quantiles, 1)
-        rows, actions = self._samples * self._quantiles, network.num_actions
+        self.samples = max(CHUNK // self._quantiles, 1)
+        rows, actions = self.samples * self._quantiles, network.num_actions
         scratch, shapes = Scratch(), network.shapes
         layers = Layers(
-            flat.table_of(shapes, ("state",), scratch, self._samples),
+            flat.table_of(shapes, ("state",), scratch, self.samples),
             flat.table_of(shapes, ("quantile",), scratch, rows),
             flat.table_of(shapes, network.hidden, scratch, rows),
         )
@@ -82,8 +82,8 @@ class FusedIQN(FusedQ):
             products=scratch.reserve(rows * width),
             by_products=scratch.reserve(rows * width),
             midpoints=scratch.reserve(self._quantiles * width),
-            select=scratch.reserve(self._samples * actions),
-            mean=scratch.reserve(self._samples * head.width),
+            select=scratch.reserve(self.samples * actions),
+            mean=scratch.reserve(self.samples * head.width),
             z_t=scratch.reserve(rows * actions),
             z_tm1=scratch.reserve(rows * actions),
             by_z=scratch.reserve(rows * actions),
@@ -96,7 +96,7 @@ class FusedIQN(FusedQ):
 
     def _run(self, *arguments: Any) -> None:
         *arrays, scratch, metrics, means = arguments
-        chunks = self._midpoints, self._samples
+        chunks = self._midpoints, self.samples
         every = [*self._fixed, *arrays, *chunks, scratch, metrics, means]
         step_iqn(*every)
 

@@ -1,0 +1,51 @@
+"""Kinds of tests, by marker. A test without one of these markers is a unit test.
+
+A unit test starts no process. `watch` finds those that do: children of the fork server, forks, and
+programs of Python or a shell. Small programs that libraries call (`git`, `ldconfig`) do not count.
+"""
+
+import os
+import subprocess
+import sys
+from multiprocessing import util
+from pathlib import Path
+
+KINDS = ("process", "learning", "browser", "cluster", "long")
+PROGRAMS = ("python", "remuda", "make", "sh", "bash")
+
+
+def is_unit(item):
+    return not any(item.get_closest_marker(kind) for kind in KINDS)
+
+
+def watch(monkeypatch, found):
+    """Call `found` with a description of each process that starts until `monkeypatch` is undone."""
+    from remuda.system.processes import client
+
+    def noted(owner, name, describe):
+        original = getattr(owner, name)
+
+        def start(*args, **options):
+            if words := describe(*args):
+                found(words)
+            return original(*args, **options)
+
+        monkeypatch.setattr(owner, name, start)
+
+    noted(
+        client,
+        "start",
+        lambda target, *_: f"a child that runs {getattr(target, '__qualname__', target)}",
+    )
+    noted(os, "fork", lambda: "a fork of itself")
+    noted(util, "spawnv_passfds", lambda path, *_: f"the program {path}")
+    noted(subprocess.Popen, "__init__", lambda _, args, *rest: _program(args))  # noqa: ARG005
+
+
+def _program(args):
+    words = [args] if isinstance(args, str | bytes | os.PathLike) else list(args)
+    if any("remuda.system.processes.server" in str(word) for word in words):
+        return ""  # the fork server, which outlives the test
+    program = Path(os.fsdecode(words[0])).name
+    is_python = os.fsdecode(words[0]) == sys.executable
+    return f"the program {program}" if is_python or program.startswith(PROGRAMS) else ""
