@@ -39,7 +39,7 @@ def watch(monkeypatch, found):
     )
     noted(os, "fork", lambda: "a fork of itself")
     noted(util, "spawnv_passfds", lambda path, *_: f"the program {path}")
-    noted(subprocess.Popen, "__init__", lambda _, args, *rest: _program(args))  # noqa: ARG005
+    noted(subprocess.Popen, "__init__", lambda _, args, *rest: _program(args))
 
 
 def _program(args):

@@ -114,6 +114,7 @@ def _free() -> None:
 
 
 def measure_costs(spec: RunSpec, seconds: float, num_threads: int, turns: int | None) -> Costs:
+    """Return the costs of a short trial of a smaller run."""
     small = spec.with_config(_in_small(spec.config, turns))
     specs = small.policies
     with threads(num_threads):

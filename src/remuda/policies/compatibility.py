@@ -69,6 +69,7 @@ def shares_of(specs: Sequence[PolicySpec]) -> dict[str, tuple[str, ...]]:
 
 
 def check_group(group: str, members: Sequence[PolicySpec]) -> None:
+    """Raise a `ConfigError` if members of an `experience.group` cannot share experience."""
     first = members[0]
     for other in members[1:]:
         if other.config.entry.takes != first.config.entry.takes:

@@ -236,6 +236,7 @@ class _Round(BaseModel, strict=True):
 
 
 def read_rounds(path: Path | None, num_seatings: int | None = None) -> list[_Round]:
+    """Return the recorded rounds; none if there is no file."""
     if path is None or not path.exists():
         return []
     try:

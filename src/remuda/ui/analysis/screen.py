@@ -219,6 +219,7 @@ def write_report(report: Report | SocietyReport, directory: Path) -> tuple[Path,
 
 
 def directories(sources: Sequence[AnalysisSource]) -> list[str]:
+    """Return a distinct directory name for each source."""
     labels = [source.label.replace("/", "-") for source in sources]
     short = [
         label.removesuffix(source.path.suffix) if source.path.is_file() else label

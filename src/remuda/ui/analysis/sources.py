@@ -76,6 +76,7 @@ def open_sources(paths: Sequence[Path]) -> list[AnalysisSource]:
 
 
 def labels_of(paths: Sequence[Path]) -> list[str]:
+    """Return the shortest ends of the paths that are distinct."""
     parts = [Path(os.path.abspath(path)).parts for path in paths]  # without `..`
     for length in range(1, max(map(len, parts), default=1) + 1):
         labels = ["/".join(each[-length:]) for each in parts]

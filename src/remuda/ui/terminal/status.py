@@ -73,6 +73,7 @@ def _headline(path: Path, status: dict[str, Any]) -> Text:
 
 
 def checkpoint_words(status: dict[str, Any]) -> str:
+    """Describe the checkpoints in the status, and which of them is the best."""
     numbers, best = status["checkpoints"], status["best"]
     if not numbers:
         return "no checkpoint yet"
