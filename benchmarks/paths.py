@@ -84,6 +84,7 @@ class PathOfTraining:
             network = {"module": "path_game:features", "hidden": []}
         if self.convolutions:
             network["convolutions"] = [list(layer) for layer in self.convolutions]
+            network["layout"] = "chw"
         network["shared"] = not self.towers
         if self.recurrent:
             network["recurrent"] = self.recurrent

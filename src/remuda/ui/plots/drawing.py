@@ -75,7 +75,7 @@ class Picture:
         with look():
             if (layout := self.figure.get_layout_engine()) is not None:  # once for all formats
                 layout.execute(self.figure)
-                self.figure.set_layout_engine("none")
+                self.figure.set_layout_engine(None)  # with any, each format is drawn twice
             self.figure.savefig(data, format=kind, dpi=DOTS, metadata=metadata)
         return data.getvalue()
 
