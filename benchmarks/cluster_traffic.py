@@ -363,14 +363,14 @@ def _results_time() -> float:
     policies, count = 64, 256
     shard = Shard(8, 2, policies)
     data = np.zeros(count * sum(shard.arrays[name][0].nbytes for name in RESULTS), np.uint8)
-    places = np.tile(np.arange(2, dtype=np.int64), (count, 1))
+    slots = np.tile(np.arange(2, dtype=np.int64), (count, 1))
     returns, over = np.zeros((count, 2)), np.ones(count, np.bool_)
     pairs, recent = np.zeros((4, policies, policies)), np.zeros((2, policies, policies))
     numbers = np.zeros((policies, NUMBERS))
 
     def take() -> None:
         write_results(shard, 0, count, data)
-        add_up(places, returns, over, pairs, numbers, recent, 1.0)
+        add_up(slots, returns, over, pairs, numbers, recent, 1.0)
 
     return _time(take, 200) / count
 

@@ -118,12 +118,10 @@ def exploitability_of(directory: Path) -> tuple[Exploitability, Exploitability]:
     saved = files.checkpoints.read(files.checkpoints.numbers()[-1], COORDINATOR)["population"]
     weights, identity = saved["copies"][spec.name]["weights"], saved["identity"]
     held = [i for i in range(1, len(identity)) if identity[i, POLICY] >= 0]
-    held.sort(key=lambda place: int(identity[place, VERSION]))
+    held.sort(key=lambda slot: int(identity[slot, VERSION]))
     walked = walked_game(config.game, make_env(config.game, 1))
     assert walked is not None
-    pools = [
-        [walked.play(player, spec, weights[place - 1]) for place in held] for player in range(2)
-    ]
+    pools = [[walked.play(player, spec, weights[slot - 1]) for slot in held] for player in range(2)]
     average = [mixture(walked.tree, player, pool) for player, pool in enumerate(pools)]
     return measure(walked.tree, average), measure(walked.tree, [pool[-1] for pool in pools])
 

@@ -204,8 +204,8 @@ def test_every_stream_is_played_by_the_weights_of_whoever_has_its_seat():
         world.actor.work()
         for agent, (inputs, actions) in acted.items():
             for copy in range(7):
-                place = seated[copy, agent]
-                policy, version = world.table.occupants.identity[place, :2]
+                slot = seated[copy, agent]
+                policy, version = world.table.occupants.identity[slot, :2]
                 name = world.table.policies[policy]
                 if version < 0:
                     version = world.board.policy(name)[Policy.VERSION]
@@ -362,9 +362,9 @@ def test_who_is_dropped_plays_its_match_to_the_end_and_leaves_nothing_behind():
         weights = {int(p): table.snapshot(int(p)).weights for p in np.unique(seated) if p >= 1}
         assert world.actor.work()
         stayed = league.seated == seated
-        for place, before in weights.items():
-            if (stayed & (seated == place)).any():
-                assert np.array_equal(table.snapshot(place).weights, before)
+        for slot, before in weights.items():
+            if (stayed & (seated == slot)).any():
+                assert np.array_equal(table.snapshot(slot).weights, before)
         outlived += sum(
             str(PolicyRef("policy", int(v)))
             not in map(str, (m.ref for m in league.population.members))
@@ -377,15 +377,15 @@ def test_who_is_dropped_plays_its_match_to_the_end_and_leaves_nothing_behind():
     assert league.ledger.meetings(PolicyRef("policy"), newest.ref) <= newest.games <= 8
 
 
-def test_a_place_that_was_being_written_when_its_actor_died_is_emptied():
+def test_a_slot_that_was_being_written_when_its_actor_died_is_emptied():
     table = Table({"a": 3, "b": 3}, 2, 2)
     population = table.population()
-    member = population.freeze("a", 5, place=2)
+    member = population.freeze("a", 5, slot=2)
     table.freeze(member, Snapshot(np.ones(3, np.float32), 5, 0, 1.0))
-    other = population.freeze("b", 7, place=4)
+    other = population.freeze("b", 7, slot=4)
     table.freeze(other, Snapshot(np.ones(3, np.float32), 7, 0, 1.0))
     table.occupants.sequence[4] += 1  # as it stands in the middle of `freeze`
-    assert 4 not in [m.place for m in _restored(table).members]
+    assert 4 not in [m.slot for m in _restored(table).members]
     table.repair()
     assert [str(m.ref) for m in table.population().members] == ["a", "b", "a@5"]
     assert table.snapshot(2).weights.tolist() == [1, 1, 1]

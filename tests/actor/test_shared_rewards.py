@@ -80,12 +80,12 @@ def test_a_change_while_the_run_goes_on_holds_from_the_next_episode_on():
 
 def test_what_a_team_earned_is_counted_for_each_of_its_seats():
     numbers = np.tile(np.array(FRESH), (4, 1))
-    places = np.array([[0, 1, 2], [2, 3, 0]])
+    slots = np.array([[0, 1, 2], [2, 3, 0]])
     returns = np.array([[1.0, 3.0, 8.0], [2.0, 4.0, 5.0]])
     sides = sides_by_agent(["red", "red", "blue"])
-    count_teams(places, returns, np.array([True, False]), sides, numbers)
+    count_teams(slots, returns, np.array([True, False]), sides, numbers)
     assert numbers[:, TEAM].tolist() == [2.0, 2.0, 8.0, 0.0]
-    count_teams(places, returns, np.array([False, True]), sides, numbers)
+    count_teams(slots, returns, np.array([False, True]), sides, numbers)
     assert numbers[:, TEAM].tolist() == [7.0, 2.0, 11.0, 3.0]
     assert numbers[:, TEAM_SQUARES].tolist() == [29.0, 4.0, 73.0, 9.0]
     assert not numbers[:, REWARD].any()

@@ -98,8 +98,8 @@ def test_a_table_is_read_whole_wherever_a_bridge_dies(stride):
     world.link()
     world.pump_all()
     head, there = (assembly.table for assembly in world.assemblies)
-    place = len(there.policies)  # the first frozen copy's
-    assert there.frozen_weights.rows(place)
+    slot = len(there.policies)  # the first frozen copy's
+    assert there.frozen_weights.rows(slot)
     by_revision, by_sequence = {}, {}
 
     def look():
@@ -109,16 +109,16 @@ def test_a_table_is_read_whole_wherever_a_bridge_dies(stride):
             found = by_revision[revision]
             assert (arrays["identity"] == found).all(), "who is there is of two revisions"
             assert (arrays["leaving"] == found).all()
-        found = by_sequence.get(load(arrays["sequence"], place))
+        found = by_sequence.get(load(arrays["sequence"], slot))
         if found is not None:
-            assert all((row == found).all() for row in there.frozen_weights.rows(place)), "torn"
+            assert all((row == found).all() for row in there.frozen_weights.rows(slot)), "torn"
 
     line, left, number = 0, -1, 0
     while left < 0:
         number += 1
-        change(head, number, place)
+        change(head, number, slot)
         by_revision[load(head.arrays["words"], REVISION)] = number
-        by_sequence[load(head.arrays["sequence"], place)] = number
+        by_sequence[load(head.arrays["sequence"], slot)] = number
         frame = world.frame(0)
         with At(line, look) as life:
             world.channels[1].take(frame)

@@ -464,7 +464,7 @@ def test_every_hyperparameter_is_one_that_can_be_checked():
     assert checked_values(config, values, "") == values
 
 
-def test_callbacks_read_what_the_policy_in_a_place_has_that_was_born_there(tmp_path):
+def test_callbacks_read_what_the_policy_in_a_slot_has_that_was_born_there(tmp_path):
     """Red before: they were told what was configured, whatever had been born meanwhile."""
     config = load_config({"policy": {"share_rewards": 0.25}, "population": {"policies": 2}})
     names = ("a", "b")

@@ -286,7 +286,7 @@ def test_each_policy_is_shown_with_its_own_weights(tmp_path):
 
 
 @pytest.mark.slow
-def test_places_that_nobody_has_show_nothing(tmp_path):
+def test_slots_that_nobody_has_show_nothing(tmp_path):
     looking = LookingOnce()
     remuda.train(
         "treasure_hunt",

@@ -315,8 +315,8 @@ def test_everybody_has_a_turn_and_who_is_new_is_first(work):
     games = [m["games"] for m in json.loads(f"{{{texts.text()}}}").values()]
     assert Counter(games) == {2: 50, 3: 50, 4: 50, 5: 50}
     assert work["texts"] == 250
-    place = table.places.copies_of("p19")[-1]
-    table.occupants.remove(place)
+    slot = table.slots.copies_of("p19")[-1]
+    table.occupants.remove(slot)
     table.numbers[:, GAMES] += 1
     texts.poll(1)
     assert len(texts) == 199
@@ -324,13 +324,13 @@ def test_everybody_has_a_turn_and_who_is_new_is_first(work):
 
 def test_a_copy_that_is_being_frozen_is_left_out_until_it_is_whole():
     table, _ = crowd(2, 2)
-    texts, place = FrozenTexts(table), table.places.copies_of("p1")[0]
+    texts, slot = FrozenTexts(table), table.slots.copies_of("p1")[0]
     texts.poll()
     assert len(texts) == 4
     member = table.population().members[-2]
-    assert member.place == place
-    table.occupants.sequence[place] += 1
-    table.numbers[place] += 1.0
+    assert member.slot == slot
+    table.occupants.sequence[slot] += 1
+    table.numbers[slot] += 1.0
     texts.poll()
     assert len(texts) == 3
     assert not texts.complete

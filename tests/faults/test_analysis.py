@@ -89,7 +89,7 @@ def run(tmp_path):
 
 @pytest.mark.slow
 def test_the_population_is_analysed_again_and_again_by_one_process(run):
-    """The lower its place, the better a member is; frozen copies are the worst."""
+    """The lower its slot, the better a member is; frozen copies are the worst."""
     a = run()
     found = a.next_analysis()
     pid = a.analyser.pid
@@ -232,6 +232,6 @@ def test_those_who_learn_are_looked_at_first_then_the_newest_copies():
     table, _ = crowd(3, 4)
     found = chosen(table, 8)
     assert found.tolist() == [[0, -1], [1, -1], [2, -1], [0, 3], [1, 3], [2, 3], [0, 2], [1, 2]]
-    table.occupants.begin_writing(table.places.copies_of("p0")[3])
+    table.occupants.begin_writing(table.slots.copies_of("p0")[3])
     assert chosen(table, 5).tolist()[3:] == [[0, 2], [1, 3]], "one is just being frozen"
     assert len(chosen(table, 100)) == 14

@@ -90,16 +90,16 @@ def test_what_the_ledger_says_is_in_force_whoever_was_killed(kind, algorithm, ki
         assert not any(inherits)
     else:  # a Q-learner may be a parent before it has begun to train
         assert all(inherits) if algorithm == PPO else any(inherits)
-    for place, name in enumerate(names):
+    for slot, name in enumerate(names):
         # An order may be noted and its actor die before it counts; its successor orders anew.
-        assert 0 <= count[name] - orders.ordered(place) <= kills
-        assert orders.confirmed(place) <= orders.ordered(place) <= orders.confirmed(place) + 1
+        assert 0 <= count[name] - orders.ordered(slot) <= kills
+        assert orders.confirmed(slot) <= orders.ordered(slot) <= orders.confirmed(slot) + 1
 
 
 def open_orders(ring, names):
     """Births that were ordered, and that no learner has carried out yet."""
     orders = ring.table.births
-    return sum(orders.ordered(place) - orders.confirmed(place) for place in range(len(names)))
+    return sum(orders.ordered(slot) - orders.confirmed(slot) for slot in range(len(names)))
 
 
 def agrees(ring, ledger, names):

@@ -63,9 +63,9 @@ def check_results(ring, ledger_writer, path, kills):
     matches = records[records["kind"] == MATCH]
     assert len(np.unique(matches["number"])) == len(matches)
     live = matches["version"] == -1
-    for place, name in enumerate(ring.table.policies):
+    for slot, name in enumerate(ring.table.policies):
         played = ring.scoreboard.acted(name)[Policy.EPISODES]
-        told = ((matches["policy"] == place) & live).sum()
+        told = ((matches["policy"] == slot) & live).sum()
         # An actor counts an episode, and may die before it notes the match.
         assert 0 <= played - told <= 2 * COPIES * kills
     return matches
@@ -120,10 +120,10 @@ def test_policies_evolve_and_no_result_is_there_twice_whoever_is_killed(algorith
     check_results(ring, ledger_writer, path, kills)
     orders = ring.table.births
     count = [born.policy for born in read_lineage(path)]
-    for place, name in enumerate(NAMES):
+    for slot, name in enumerate(NAMES):
         # An order may be noted and its actor die before it counts; its successor orders anew.
-        assert 0 <= count.count(name) - orders.ordered(place) <= 1 + kills
-        assert orders.ordered(place) == orders.confirmed(place)
+        assert 0 <= count.count(name) - orders.ordered(slot) <= 1 + kills
+        assert orders.ordered(slot) == orders.confirmed(slot)
 
 
 @pytest.mark.slow

@@ -173,13 +173,13 @@ def test_a_population_outlives_its_actor(fault, tmp_path):
         ledger_writer = LedgerWriter(table, tmp_path / "ledger.bin", print)
         frozen = lambda: [m for m in table.population().members if not m.learns]  # noqa: E731
         run_until(runtime, lambda: len(frozen()) >= 4)
-        kept = {m.place: (str(m.ref), table.snapshot(m.place).weights) for m in frozen()}
+        kept = {m.slot: (str(m.ref), table.snapshot(m.slot).weights) for m in frozen()}
         fail(runtime, "actor", fault)
         matches, proposed = table.word(MATCHES), table.word(PROPOSED)
-        for place, (ref, weights) in kept.items():
-            now = {m.place: str(m.ref) for m in table.population().members}
-            if now.get(place) == ref:
-                assert np.array_equal(table.snapshot(place).weights, weights)
+        for slot, (ref, weights) in kept.items():
+            now = {m.slot: str(m.ref) for m in table.population().members}
+            if now.get(slot) == ref:
+                assert np.array_equal(table.snapshot(slot).weights, weights)
         run_until(runtime, lambda: table.word(MATCHES) > matches + 300)
         runtime.stop()
         ledger_writer.write()
@@ -284,6 +284,6 @@ def _population(state, ring):
     from remuda.population.members.table import Table
 
     sizes = {name: len(ring.snapshots()[name].weights) for name in NAMES}
-    table = Table(sizes, 2, ring.table.places.copies)
+    table = Table(sizes, 2, ring.table.slots.copies)
     table.restore(state)
     return table.population()

@@ -27,24 +27,24 @@ def _matches(random, teams=False):
     """Who sat where, what each returned, which matches are over, and the members' numbers."""
     seats, members = int(random.integers(1, 6)), int(random.integers(1, 8))
     played = int(random.integers(0, 7))
-    places = random.integers(0, members, (played, seats))
+    slots = random.integers(0, members, (played, seats))
     returns = random.integers(-3, 4, (played, seats)).astype(np.float64)
     numbers = np.zeros((members, 9))
     numbers[:, RATING] = random.normal(25.0, 5.0, members)
     numbers[:, UNCERTAINTY] = random.uniform(0.5, 9.0, members)
     over = random.random(played) < 0.8
-    return places, returns, over, numbers
+    return slots, returns, over, numbers
 
 
 def ledgers(random):
     """Meetings, wins, payoffs and games of each pair of members."""
-    places, returns, over, numbers = _matches(random)
+    slots, returns, over, numbers = _matches(random)
     members, rows = len(numbers), int(random.integers(1, len(numbers) + 1))
     kept = float(random.choice([1.0, 0.9]))
     pairs, recent = np.zeros((4, rows, members)), np.zeros((2, rows, members))
     exact, forgetting, plain = pairs.copy(), recent.copy(), numbers.copy()
-    count(places, returns, over, pairs, numbers, recent, kept)
-    for sat, earned in zip(places[over], returns[over], strict=True):
+    count(slots, returns, over, pairs, numbers, recent, kept)
+    for sat, earned in zip(slots[over], returns[over], strict=True):
         for one in set(sat.tolist()) & set(range(rows)):
             forgetting[:, one] *= kept
         for i, one in enumerate(sat):
@@ -70,14 +70,14 @@ def ledgers(random):
 
 def ratings(random):
     """Plackett and Luce's ratings, by openskill; sides of one seat or more."""
-    places, returns, over, numbers = _matches(random)
-    seats = places.shape[1]
+    slots, returns, over, numbers = _matches(random)
+    seats = slots.shape[1]
     sides = random.integers(0, int(random.integers(1, seats + 1)), seats)
     sides = np.unique(sides, return_inverse=True)[1].astype(np.int64)
     plain = numbers.copy()
-    rate_all(places, returns, over, sides, numbers)
+    rate_all(slots, returns, over, sides, numbers)
     model = PlackettLuce(tau=TAU, kappa=KAPPA)
-    for sat, earned in zip(places[over], returns[over], strict=True):
+    for sat, earned in zip(slots[over], returns[over], strict=True):
         if len(set(sat.tolist())) == 1 or sides.max() == 0:
             continue
         groups = [np.flatnonzero(sides == side) for side in range(sides.max() + 1)]
@@ -95,11 +95,11 @@ def ratings(random):
 
 def teams(random):
     """What the team of each seat earned on average."""
-    places, returns, over, numbers = _matches(random)
-    sides = random.integers(0, 3, places.shape[1])
+    slots, returns, over, numbers = _matches(random)
+    sides = random.integers(0, 3, slots.shape[1])
     plain = numbers.copy()
-    count_teams(places, returns, over, sides, numbers)
-    for sat, earned in zip(places[over], returns[over], strict=True):
+    count_teams(slots, returns, over, sides, numbers)
+    for sat, earned in zip(slots[over], returns[over], strict=True):
         for i, one in enumerate(sat):
             mean = earned[sides == sides[i]].mean()
             plain[one, [TEAM, TEAM_SQUARES]] += mean, mean**2

@@ -82,7 +82,7 @@ class World:
         """The live policies that were dealt a seat."""
         names = self.table.policies
         seated = (actor.seats.league.seated.ravel() for actor in self.actors)
-        return {names[place] for places in seated for place in places if place < len(names)}
+        return {names[slot] for slots in seated for slot in slots if slot < len(names)}
 
     def names(self):
         return {str(m.ref) for m in self.league.population.learning}

@@ -108,9 +108,9 @@ class World:
         league, acting, copies = self.leagues[actor], self.acting[actor], self.copies[actor]
         acting.versions = dict(self.versions)
         for member in chain.from_iterable(self.dealt[actor].values()):
-            there = self.table.occupants.read(member.place)
-            assert there is not None, f"{member.ref} plays, and its place is empty"
-            assert there[0] == member.ref, f"{member.ref} plays, and {there[0]} has its place"
+            there = self.table.occupants.read(member.slot)
+            assert there is not None, f"{member.ref} plays, and its slot is empty"
+            assert there[0] == member.ref, f"{member.ref} plays, and {there[0]} has its slot"
             if member.learns:
                 acting.rings[member.ref.policy].add(member.born)
         over, acted = self.random.random(copies) < 0.5, np.ones((copies, 2), np.int64)
@@ -124,9 +124,9 @@ class World:
             league.close(over, returns, acted, acted, ~over, told)
         self.sure |= numbers
         if over.any() or league.has_news():
-            for place in league.step(dict(acting.versions), acting):
-                kept = self.table.snapshot(place)
-                assert np.array_equal(kept.weights, self.weights(*league.population.at(place).ref))
+            for slot in league.step(dict(acting.versions), acting):
+                kept = self.table.snapshot(slot)
+                assert np.array_equal(kept.weights, self.weights(*league.population.at(slot).ref))
         if over.any():
             self.deal(actor, over)
 
@@ -164,10 +164,10 @@ class World:
         assert self.sure <= set(numbers) | waiting, "a result is lost"
         assert not set(numbers) & waiting, "a result will be taken twice"
         assert self.table.word(REVISION) % 2 == 0
-        kept = {member.place for member in self.lead.population.members}
+        kept = {member.slot for member in self.lead.population.members}
         kept |= set(self.table.occupants.leaving)
-        gone = [place for place in range(len(self.table.numbers)) if place not in kept]
-        assert self.table.pairs[:, :, gone].sum() == 0, "results of a place that was emptied"
+        gone = [slot for slot in range(len(self.table.numbers)) if slot not in kept]
+        assert self.table.pairs[:, :, gone].sum() == 0, "results of a slot that was emptied"
         for league in filter(None, self.leagues[1:]):
             if not league.has_news():
                 assert refs_of(league) == refs_of(self.lead)
@@ -183,7 +183,7 @@ class World:
 
 
 def refs_of(league):
-    return {member.ref: member.place for member in league.population.members}
+    return {member.ref: member.slot for member in league.population.members}
 
 
 A, B = PolicyRef("a"), PolicyRef("b")

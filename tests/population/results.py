@@ -24,11 +24,11 @@ def append(ledger, result):
     population = ledger.population
     if any(ref not in population for ref in result.seats):
         return False
-    places = np.array([[population[ref].place for ref in result.seats]])
+    slots = np.array([[population[ref].slot for ref in result.seats]])
     returns = np.array([result.returns], np.float64)
     over = np.ones(1, np.bool_)
     sums = (ledger.pairs, population.numbers, ledger.recent, ledger.retention)
-    count(places, returns, over, *sums)
+    count(slots, returns, over, *sums)
     return True
 
 
@@ -36,9 +36,9 @@ def rate(population, result, teams=()):
     """Update the ratings of a result's members; not if one of them is gone."""
     if any(ref not in population for ref in result.seats):
         return
-    places = np.array([[population[ref].place for ref in result.seats]])
+    slots = np.array([[population[ref].slot for ref in result.seats]])
     returns, sides = np.array([result.returns], np.float64), sides_of(teams, len(result.seats))
-    rate_all(places, returns, np.ones(1, np.bool_), sides, population.numbers)
+    rate_all(slots, returns, np.ones(1, np.bool_), sides, population.numbers)
 
 
 def results(path):

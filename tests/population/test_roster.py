@@ -1,4 +1,4 @@
-"""The roster: policies, seats, teams and empty places, as the configuration and the game say."""
+"""The roster: policies, seats, teams and empty slots, as the configuration and the game say."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from remuda.config import load_config
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
 from remuda.population.members.imported import Origin
-from remuda.population.members.table_parts import Places
+from remuda.population.members.table_parts import Slots
 from remuda.population.roster import Roster
 
 AGENTS = tuple(f"agent_{i}" for i in range(4))
@@ -31,7 +31,7 @@ def test_where_seats_are_not_dealt_every_agent_has_a_policy_of_its_name():
     assert roster_of(seats={"agent_0": AGENTS[:1]}).seats == {}  # it has no effect there
 
 
-def test_empty_places_come_after_the_policies_that_there_are():
+def test_empty_slots_come_after_the_policies_that_there_are():
     births = {"slots": 2}
     roster = roster_of(
         matchmaker="random", policies=3, births=births, seats={"born_1": AGENTS[1:3]}
@@ -105,11 +105,11 @@ def test_impossible_teams_are_refused(blue, key):
         roster_of(matchmaker="teams", policies=["a", "b"], teams=teams)
 
 
-def test_each_place_is_somewhere_once():
-    places = Places(["a", "b"], 2, [origin("x", "a"), origin("x", "b"), origin("y", "b")])
-    assert places.names == ("a", "b", "x", "y")
-    copies = {name: list(places.copies_of(name)) for name in "ab"}
-    assert [0, 1, *copies["a"], *copies["b"], *places.imported] == list(range(len(places)))
+def test_each_slot_is_somewhere_once():
+    slots = Slots(["a", "b"], 2, [origin("x", "a"), origin("x", "b"), origin("y", "b")])
+    assert slots.names == ("a", "b", "x", "y")
+    copies = {name: list(slots.copies_of(name)) for name in "ab"}
+    assert [0, 1, *copies["a"], *copies["b"], *slots.imported] == list(range(len(slots)))
     for name, own in copies.items():
-        assert [places.row_of(place) for place in own] == [(name, 0), (name, 1)]
-    assert [places.of(name) for name in ("a", "b", "x", "y")] == [0, 1, 6, 8]
+        assert [slots.row_of(slot) for slot in own] == [(name, 0), (name, 1)]
+    assert [slots.of(name) for name in ("a", "b", "x", "y")] == [0, 1, 6, 8]

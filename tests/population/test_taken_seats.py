@@ -166,10 +166,10 @@ def test_what_it_does_is_no_experience_of_any_policy(alike, together):
     actor, truth = assembly.roles()[0].build(), Counter()
     for _ in range(40):
         seated = actor.seats.league.seated.copy()
-        assert (seated[:, 1] == assembly.table.places.of(agents[1].name)).all()
+        assert (seated[:, 1] == assembly.table.slots.of(agents[1].name)).all()
         actor.work()
         truth.update(seated[:, LEFT].ravel().tolist())
-    for place, policy in enumerate(assembly.table.policies):
+    for slot, policy in enumerate(assembly.table.policies):
         experience = assembly.experience[policy]
         replay = TransitionReplay([experience], 1, 0.9, np.random.default_rng(0))
         found = set()
@@ -177,7 +177,7 @@ def test_what_it_does_is_no_experience_of_any_policy(alike, together):
             batch = sample(replay, 64)
             found |= {tuple(step) for step in batch.s_tm1[:, :4].astype(int).tolist()}
             assert (batch.r_t == batch.a_tm1).all()
-        assert 0.8 * truth[place] < len(found) <= truth[place]
+        assert 0.8 * truth[slot] < len(found) <= truth[slot]
         assert all(agent != 1 for _, agent, *_ in found)
 
 

@@ -28,11 +28,11 @@ def counted_crowd(policies, copies, seats=2):
     table = Table(dict.fromkeys(names, SIZE), seats, copies)
     frozen = Snapshot(np.zeros(SIZE, np.float32), 1, 1, 0.0)
     for name in names:
-        for version, place in enumerate(table.places.copies_of(name)):
+        for version, slot in enumerate(table.slots.copies_of(name)):
             member = Member(PolicyRef(name, version), None, PolicyRef(name))
-            member.place = place
+            member.slot = slot
             table.freeze(member, frozen)
-            table.numbers[place] = member.numbers
+            table.numbers[slot] = member.numbers
     counters, experience = Scoreboard(names), dict.fromkeys(names, Quiet())
     return table, ScoreboardReader(counters, experience, 0.0, table), counters
 

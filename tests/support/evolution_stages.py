@@ -89,10 +89,10 @@ class Stage:
     def turn(self, share=0.5, learns=True):
         over = self.random.random(self.copies) < share
         acted = np.ones((self.copies, self.seats), np.int64)
-        places = self.league.seated
-        mean = self.strengths[places % len(self.names)]  # a stand-in's is some other's
+        slots = self.league.seated
+        mean = self.strengths[slots % len(self.names)]  # a stand-in's is some other's
         returns = mean + self.noise()
-        gifts = self.gifts[places % len(self.names)]
+        gifts = self.gifts[slots % len(self.names)]
         returns += gifts.sum(1, keepdims=True) - gifts
         if over.any():
             told = self.told(gifts.sum(1))

@@ -174,7 +174,7 @@ def population(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_policies_are_born_with_the_weights_that_their_place_begins_with(population, tmp_path):
+def test_policies_are_born_with_the_weights_that_their_slot_begins_with(population, tmp_path):
     policies = {
         "born_0": {"init_from": f"{population}:policy_1"},
         "policy_0": {"init_from": str(population)},
@@ -196,7 +196,7 @@ def test_policies_are_born_with_the_weights_that_their_place_begins_with(populat
 
 
 @pytest.mark.slow
-def test_empty_places_without_a_namesake_keep_random_weights(population):
+def test_empty_slots_without_a_namesake_keep_random_weights(population):
     config = load_config(overlay(POPULATION, {"policy": {"init_from": str(population)}}))
     specs = policy_specs(config, make_env("kuhn_poker", 1).agents)
     assert list(find_beginnings(config, specs)) == ["policy_0", "policy_1"]

@@ -40,19 +40,19 @@ def make_policy_groups(
     for arrays, numbers in _grouped(env, specs, league):
         live_specs = [specs[number] for number in numbers]
         owners = _owners(table, specs, numbers)
-        places = [place for place, _ in owners]
+        slots = [slot for slot, _ in owners]
         is_noisy = noisy and live_specs[0].config.network.noisy
         noise = [
-            torch_rng(seed, purpose, "noise", spec.name, place) if is_noisy else None
-            for place, spec in owners
+            torch_rng(seed, purpose, "noise", spec.name, slot) if is_noisy else None
+            for slot, spec in owners
         ]
         width = -(-len(arrays.observations_flat) // STEP) * STEP
         stack = ActingStack(live_specs[0].network(), noise, width, device, gathered=True)
-        rows = {specs[number].name: places.index(number) for number in numbers}
+        rows = {specs[number].name: slots.index(number) for number in numbers}
         writers = _writers(experience, rows, actor)
         rng = make_rng(seed, purpose, "dealt", live_specs[0].name)
         policy_groups.append(
-            PolicyGroup(arrays, live_specs, places, stack, writers, rng, len(table.numbers))
+            PolicyGroup(arrays, live_specs, slots, stack, writers, rng, len(table.numbers))
         )
     return policy_groups
 
@@ -95,11 +95,11 @@ def _owners(
     live_specs = {specs[number].name: specs[number] for number in numbers}
     owners = [(number, specs[number]) for number in numbers]
     owners += [
-        (place, spec) for name, spec in live_specs.items() for place in table.places.copies_of(name)
+        (slot, spec) for name, spec in live_specs.items() for slot in table.slots.copies_of(name)
     ]
     owners += [
-        (place, live_specs[origin.like])
-        for place, origin in zip(table.places.imported, table.places.origins, strict=True)
+        (slot, live_specs[origin.like])
+        for slot, origin in zip(table.slots.imported, table.slots.origins, strict=True)
         if origin.like in live_specs
     ]
     return sorted(owners, key=lambda owner: owner[0])

@@ -73,12 +73,12 @@ class MatchSeats(StreamSeats):
         self._stepped = False  # whether the dealer processed results since the last turn
         for member in league.population.frozen:
             if member.ref.is_scripted:
-                self._versions[member.place] = -1  # no weights
+                self._versions[member.slot] = -1  # no weights
             else:
-                self._load(member.place, league.table.snapshot(member.place))
+                self._load(member.slot, league.table.snapshot(member.slot))
         # Each seat has a policy from the start, so that the warm-up can run everything once.
         for agent in range(env.num_agents):
-            league.seated[:, agent] = self._fitting_place(agent)
+            league.seated[:, agent] = self._fitting_slot(agent)
         self._deal()
 
     def writers(self) -> list[BlockWriter]:
@@ -132,8 +132,8 @@ class MatchSeats(StreamSeats):
     def _step(self) -> None:
         league, self._stepped = self.league, True
         versions = {p: int(self._versions[i]) for i, p in enumerate(league.table.policies)}
-        for place in league.step(versions, self):
-            self._load(place, league.table.snapshot(place))
+        for slot in league.step(versions, self):
+            self._load(slot, league.table.snapshot(slot))
 
     def settled(self) -> bool:
         return self.league.settled()
@@ -148,13 +148,13 @@ class MatchSeats(StreamSeats):
         self._forget_copies(over)
 
     def take(self, news: Mapping[str, Snapshot]) -> None:
-        for place, policy in enumerate(self.league.table.policies):
+        for slot, policy in enumerate(self.league.table.policies):
             snapshot = news.get(policy)
             if snapshot is not None:
-                self._load(place, snapshot)
+                self._load(slot, snapshot)
                 self._steps[policy] = snapshot.learner_step
-                self._rows[place, Policy.EPSILON] = snapshot.epsilon
-                self._rows[place, Policy.VERSION] = snapshot.version
+                self._rows[slot, Policy.EPSILON] = snapshot.epsilon
+                self._rows[slot, Policy.VERSION] = snapshot.version
 
     def state(self) -> State:
         return {
@@ -203,24 +203,24 @@ class MatchSeats(StreamSeats):
         table = self.league.table
         reserved = self._scripted.reserved if self._scripted is not None else ()
         return {
-            agent: table.names[int(table.occupants.identity[place, POLICY])]
-            for agent, place in enumerate(self.league.seated[env])
+            agent: table.names[int(table.occupants.identity[slot, POLICY])]
+            for agent, slot in enumerate(self.league.seated[env])
             if agent not in reserved
         }
 
-    def _load(self, place: int, snapshot: Snapshot) -> None:
+    def _load(self, slot: int, snapshot: Snapshot) -> None:
         for policy_group in self.policy_groups:
-            if policy_group.row_of[place] >= 0:
-                policy_group.load(place, snapshot)
-        self._versions[place] = snapshot.version
+            if policy_group.row_of[slot] >= 0:
+                policy_group.load(slot, snapshot)
+        self._versions[slot] = snapshot.version
 
     # Methods of `ActingPolicies`, for births and frozen copies.
 
     def look(self, policy: str) -> Snapshot:
         policy_group, row = self._group_of(policy)
-        place = policy_group.places[row]
+        slot = policy_group.slots[row]
         weights = policy_group.stack.flat_weights(row)
-        version, epsilon = int(self._versions[place]), float(self._rows[place, Policy.EPSILON])
+        version, epsilon = int(self._versions[slot]), float(self._rows[slot, Policy.EPSILON])
         return Snapshot(weights, version, self._steps[policy], epsilon)
 
     def published(self, policy: str) -> Snapshot:
@@ -270,8 +270,8 @@ class MatchSeats(StreamSeats):
         return first_weights(spec, torch_rng(self._seed, "weights", policy, generation))
 
     def _groups_of(self, policy: str, other: str) -> tuple[PolicyGroup, PolicyGroup]:
-        places = self.league.table.places
-        return self._policy_group(places.of(policy))[0], self._policy_group(places.of(other))[0]
+        slots = self.league.table.slots
+        return self._policy_group(slots.of(policy))[0], self._policy_group(slots.of(other))[0]
 
     def clear(self, policy: str) -> None:
         policy_group, row = self._group_of(policy)
@@ -287,19 +287,19 @@ class MatchSeats(StreamSeats):
         """Return the group of a live policy, and the policy's row in the group's stack."""
         return self._policy_group(self.league.table.policies.index(policy))
 
-    def _policy_group(self, place: int) -> tuple[PolicyGroup, int]:
+    def _policy_group(self, slot: int) -> tuple[PolicyGroup, int]:
         policy_group = next(
-            policy_group for policy_group in self.policy_groups if policy_group.row_of[place] >= 0
+            policy_group for policy_group in self.policy_groups if policy_group.row_of[slot] >= 0
         )
-        return policy_group, int(policy_group.row_of[place])
+        return policy_group, int(policy_group.row_of[slot])
 
-    def _fitting_place(self, agent: int) -> int:
+    def _fitting_slot(self, agent: int) -> int:
         """Return the slot of a network that can play this agent, or of its scripted policy."""
         arrays = self._arrays_of[agent]
         for policy_group in self.policy_groups:
             if policy_group.arrays is arrays:
-                return policy_group.places[0]
-        return self.league.table.places.of(self.env.agents[agent].name)
+                return policy_group.slots[0]
+        return self.league.table.slots.of(self.env.agents[agent].name)
 
     def _deal(self) -> None:
         learns = self.league.learns

@@ -28,11 +28,11 @@ class PolicyGroup:
         self,
         arrays: StreamArrays,
         specs: Sequence[PolicySpec],  # of live policies
-        places: Sequence[int],  # [K] the slot in the population of each row of the stack
+        slots: Sequence[int],  # [K] by row of the stack, in the population
         stack: ActingStack,
         writers: Sequence[BlockWriter],
         rng: np.random.Generator,  # draws their actions
-        num_places: int,  # number of slots in the population
+        num_slots: int,  # in the population
     ) -> None:
         self.arrays, self.specs, self.stack, self.writers = (
             arrays,
@@ -40,11 +40,11 @@ class PolicyGroup:
             stack,
             tuple(writers),
         )
-        self.places, self.rng = tuple(places), rng
-        self.row_of: Integers = np.full(num_places, -1, np.int64)
-        self.row_of[list(places)] = np.arange(len(places))
-        self.versions: Integers = np.zeros(len(places), np.int64)
-        self._epsilons = np.ones(len(places))
+        self.slots, self.rng = tuple(slots), rng
+        self.row_of: Integers = np.full(num_slots, -1, np.int64)
+        self.row_of[list(slots)] = np.arange(len(slots))
+        self.versions: Integers = np.zeros(len(slots), np.int64)
+        self._epsilons = np.ones(len(slots))
         self._selector = specs[0].action_selector()
         num_streams = len(arrays.observations_flat)
         network, size = stack.network, specs[0].observation_size
@@ -149,8 +149,8 @@ class PolicyGroup:
         """Return whether any of these policies learns from masks after an episode's last step."""
         return any(writer.keeps_last_mask for writer in self.writers)
 
-    def load(self, place: int, snapshot: Snapshot) -> None:
-        row = int(self.row_of[place])
+    def load(self, slot: int, snapshot: Snapshot) -> None:
+        row = int(self.row_of[slot])
         self.stack.load(row, snapshot.weights)
         self.versions[row], self._epsilons[row] = snapshot.version, snapshot.epsilon
         self._rates.clear()
@@ -162,8 +162,8 @@ class PolicyGroup:
 
     def state(self) -> State:
         return {
-            "rows": {str(k): self.stack.state(k) for k in range(len(self.places))},
-            "weights": {str(k): self.stack.flat_weights(k) for k in range(len(self.places))},
+            "rows": {str(k): self.stack.state(k) for k in range(len(self.slots))},
+            "weights": {str(k): self.stack.flat_weights(k) for k in range(len(self.slots))},
             "versions": self.versions.copy(),
             "epsilons": self._epsilons.copy(),
             "frames": {
@@ -176,7 +176,7 @@ class PolicyGroup:
         }
 
     def restore(self, state: State) -> None:
-        for k in range(len(self.places)):
+        for k in range(len(self.slots)):
             like = self.stack.flat_weights(k)
             self.stack.load(k, fitting(branch(state, "weights"), str(k), like))
             self.stack.restore(k, branch(branch(state, "rows"), str(k)))
@@ -193,7 +193,7 @@ class PolicyGroup:
 
     def _plan(self, rows: Integers, numbers: Integers) -> BatchPlan:
         in_passes = self.stack.gathered_pass is None
-        return make_plan(rows, numbers, len(self.places), in_passes)
+        return make_plan(rows, numbers, len(self.slots), in_passes)
 
     def _forward(self, plan: BatchPlan) -> Floats:
         """Return network outputs; the first M rows are the plan's M streams, in plan order."""

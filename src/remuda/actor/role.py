@@ -123,8 +123,8 @@ class ActorRole:
             found = load_scripted(self.game, config.population.scripted, config.env.workers)
             for name, policy in found.items():
                 own = policy, make_rng(config.seed, begins, "scripted", name)
-                plays, place = dict.fromkeys(range(env.num_agents), own), self.table.places.of(name)
-                members.append(ScriptedMember(f"population.scripted.{name}", plays, place))
+                plays, slot = dict.fromkeys(range(env.num_agents), own), self.table.slots.of(name)
+                members.append(ScriptedMember(f"population.scripted.{name}", plays, slot))
         return ScriptedSeats(env, members) if members else None
 
     def _fixed(self, env: VectorEnv, begins: str, scripted: ScriptedSeats | None) -> Seats:
@@ -196,7 +196,7 @@ class ActorRole:
         matches = make_rng(config.seed, "matches", begins)
         league_options = (
             env.num_envs,
-            roster.with_imported(table.places.origins),
+            roster.with_imported(table.slots.origins),
             sits_once(config.population, roster),
             config.population.memory,
             [env.episode_metrics.index(n) for n in config.population.evolution.episode_metrics],

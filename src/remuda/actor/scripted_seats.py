@@ -22,7 +22,7 @@ class ScriptedMember:
 
     title: str  # for messages
     plays: Mapping[int, tuple[ScriptedPolicy, np.random.Generator]]  # by agent
-    place: int | None = None  # population slot; None if `env.scripted` assigns its agents
+    slot: int | None = None  # in the population; None if `env.scripted` assigns its agents
 
     @property
     def rng(self) -> np.random.Generator:
@@ -45,7 +45,7 @@ class ScriptedSeats:
         self._env, self._members = env, members
         # by agent, the policies that play it, each with a mask of the copies that they play
         self._seated: list[list[tuple[ScriptedMember, Bools]]] = []
-        self.reserved = {agent for each in members if each.place is None for agent in each.plays}
+        self.reserved = {agent for each in members if each.slot is None for agent in each.plays}
         self._bounds = [bounds_of(spec.action_space) for spec in env.agents]
         self.deal(np.full((env.num_envs, env.num_agents), -1))
 
@@ -53,11 +53,11 @@ class ScriptedSeats:
         """Find each member's seats; `seated` [num_envs, num_agents] contains population slots."""
         self._seated = [[] for _ in self._env.agents]
         for member in self._members:
-            if member.place is None:
+            if member.slot is None:
                 for agent in member.plays:
                     self._seated[agent].append((member, np.ones(len(seated), np.bool_)))
                 continue
-            dealt: Bools = seated == member.place
+            dealt: Bools = seated == member.slot
             for agent in np.flatnonzero(dealt.any(0)).tolist():
                 self._seated[agent].append((member, dealt[:, agent]))
 

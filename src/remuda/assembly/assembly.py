@@ -132,11 +132,11 @@ class Assembly:
             spec, specs, layout.copies, learners, self._actors, arena
         )
         self.changes = LiveHyperparameters({each.name: each.config for each in specs}, arena)
-        places = {
+        published = {
             each.name: (sizes[each.name], layout_checksum(layouts[each.name]), each.config.publish)
             for each in specs
         }
-        self.published: WeightStore = PublishedWeights(places, arena, training)
+        self.published: WeightStore = PublishedWeights(published, arena, training)
         self._publish_first_weights()
         self.layout = layout
         self._timelines: dict[str, Timeline] = {}

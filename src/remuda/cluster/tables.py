@@ -22,7 +22,7 @@ from remuda.population.members.table_parts import MATCHES, MOVES, ORDERED, REVIS
 from remuda.system.memory.atomic import fence_acquire, fence_release, load, store
 from remuda.types import Array, Integers
 
-RESULTS = ("records", "places", "returns", "metrics")
+RESULTS = ("records", "slots", "returns", "metrics")
 FOR_FOLLOWERS = ("numbers", "pairs", "recent", "clear")
 FOR_ALL = ("identity", "leaving", "hyperparameters", "sequence")
 
@@ -48,7 +48,7 @@ class TableOut:
     def __init__(self, table: Table, words: Words, copies: bool, learn: list[int]) -> None:
         self._table, self._words, self._learn = table, words, learn
         self._orders: Integers = np.full(len(table.policies), -1, np.int64)
-        slots = len(table.places)
+        slots = len(table.slots)
         self._frozen: Integers = np.full(slots, -1, np.int64)
         self._copies = copies
         self.is_read = False  # True if the lead changed nothing during the last `read`
@@ -98,9 +98,9 @@ class TableIn:
         fence_release()
         _fill(self._table.frozen_weights.rows(slot), data)
 
-    def put_newborn(self, place: int, data: Array) -> None:
+    def put_newborn(self, slot: int, data: Array) -> None:
         """Write the initial state of a new policy; `write` later lets the learner start it."""
-        _fill(self._table.births.rows(self._table.policies[place]), data)
+        _fill(self._table.births.rows(self._table.policies[slot]), data)
 
     def write(self, at: Integers, values: Integers) -> None:
         words = self._table.arrays["words"]

@@ -124,14 +124,14 @@ class FrozenTexts:
         counted = np.flatnonzero(is_present & ~changed & (numbers != self._numbers).any(1))
         turn = np.searchsorted(counted, self._next)
         new, counted = np.flatnonzero(changed), np.roll(counted, -turn)
-        places = np.concatenate([new, counted])[:max_texts]
-        if len(places) > len(new):
-            self._next = int(places[-1]) + 1
-        self._identity[places], self._numbers[places] = identity[places], numbers[places]
-        self._has_text[places] = False
-        for place in places.tolist():
-            self._texts.pop(place, None)
-        for row in table.rows(places=first + places):
+        indices = np.concatenate([new, counted])[:max_texts]
+        if len(indices) > len(new):
+            self._next = int(indices[-1]) + 1
+        self._identity[indices], self._numbers[indices] = identity[indices], numbers[indices]
+        self._has_text[indices] = False
+        for index in indices.tolist():
+            self._texts.pop(index, None)
+        for row in table.rows(slots=first + indices):
             text = json.dumps({str(row[0]): vars(member_record(row, table))})
             self._texts[row[3] - first] = text[1:-1]
             self._has_text[row[3] - first] = True

@@ -6,7 +6,7 @@ counters) and the published snapshots, and completes the checkpoint (`system/che
 With `checkpoint.replay`, a learner's part holds the committed steps of its rings. The actor's part
 holds the current, uncommitted step of each stream (an agent in an environment copy), because no
 other process may read that step. A resumed actor writes these steps back into its ring. A learner's
-part is ignored on restore if the population's table has another policy in its place.
+part is ignored on restore if the population's table has another policy in its slot.
 """
 
 from __future__ import annotations

@@ -241,7 +241,7 @@ def _read(column: Column, learned: Row, learn: Row, on_policy: list[bool]) -> Se
 
 
 def member_record(row: MemberRow, table: Table) -> MemberRecord:
-    ref, parent, born, place, numbers = row
+    ref, parent, born, slot, numbers = row
     return MemberRecord(
         int(numbers[GAMES]),
         numbers[REWARD] / numbers[GAMES] if numbers[GAMES] else None,
@@ -252,7 +252,7 @@ def member_record(row: MemberRow, table: Table) -> MemberRecord:
         numbers[REWARD] if math.isfinite(numbers[REWARD]) else None,
         None if parent is None else str(parent),
         born,
-        {} if ref.is_frozen else table.hyperparameters.of(place),
+        {} if ref.is_frozen else table.hyperparameters.of(slot),
     )
 
 

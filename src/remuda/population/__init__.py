@@ -1,8 +1,8 @@
 """Populations: members, matchmaking, births and results.
 
-To deal a seat means to assign a member to it for one match. A member's slot (`place` in code) is
-the member's row in all arrays of the population. Live policies have the first slots, followed by
-their frozen copies, scripted members, and members of other runs.
+To deal a seat means to assign a member to it for one match. A member's slot is its
+row in all arrays of the population. Live policies have the first slots, followed by their frozen
+copies, scripted members, and members of other runs.
 
 A birth starts a new policy in an empty slot. Directors see whether a slot for a live policy is
 occupied, expected (its newborn does not play yet), leaving (its policy has retired but plays its

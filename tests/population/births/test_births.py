@@ -25,7 +25,7 @@ class Fussy:
         pass
 
 
-def test_empty_places_play_nothing_and_are_told():
+def test_empty_slots_play_nothing_and_are_told():
     world = World()
     world.matches(20)
     assert world.names() == FIRST
@@ -78,7 +78,7 @@ def test_a_copy_is_born_with_its_parents_weights_and_hyperparameters():
     copy = next(m for m in world.league.population.members if not m.learns)
     world.command(Birth("born_1", copy.ref))
     assert np.array_equal(
-        world.table.births.newborn_weights("born_1"), world.table.snapshot(copy.place).weights
+        world.table.births.newborn_weights("born_1"), world.table.snapshot(copy.slot).weights
     )
 
 
@@ -126,7 +126,7 @@ def test_who_retires_plays_no_more_and_makes_room_for_another():
     written = experience.written
     world.matches(100)
     assert experience.written == written
-    # Another in its place: nothing of the one before is left.
+    # Another in its slot: nothing of the one before is left.
     learner, k = world.learner("policy_2")
     world.command(Birth("policy_2"), learn=False)
     assert experience.written == experience.overwritten == experience.lost
@@ -237,7 +237,7 @@ def test_q_learners_are_born_too():
     assert row[Learn.UPDATES] > updates
 
 
-def test_a_checkpoint_of_another_policy_in_its_place_is_left_aside():
+def test_a_checkpoint_of_another_policy_in_its_slot_is_left_aside():
     world = World()
     world.matches(200)
     group = world.learners[0]
@@ -258,7 +258,7 @@ def test_a_checkpoint_of_another_policy_in_its_place_is_left_aside():
     assert before["generation"] != saved == group.state("policy_2")["generation"]
 
 
-def test_no_policy_waits_for_an_empty_place():
+def test_no_policy_waits_for_an_empty_slot():
     """A stack trains as soon as those who are there have their rollouts, all together."""
     world = World(schedule="async")  # else each policy is trained by itself, and waits for none
     learner, _ = world.learner("policy_0")

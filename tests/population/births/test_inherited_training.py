@@ -72,7 +72,7 @@ def lineage(world, path):
 
 
 def learned(world, policy):
-    """All that a policy has learned, without the count of updates, which belongs to the place."""
+    """All that a policy has learned, without the count of updates, which belongs to the slot."""
     found, k = world.learner(policy)
     state = found.algorithm.learned(k)
     state.pop("updates")
@@ -158,7 +158,7 @@ def test_a_frozen_parent_has_nothing_but_weights(tmp_path):
     world.command(Birth("born_0", copy.ref, inherits_training=True), learn=False)
     world.learners[0].work()
     state = learned(world, "born_0")
-    assert np.array_equal(state["online"], world.table.snapshot(copy.place).weights)
+    assert np.array_equal(state["online"], world.table.snapshot(copy.slot).weights)
     assert state["optimizer"]["steps"] == state["trained"] == 0
 
 
@@ -223,7 +223,7 @@ def work_and_die(learners, line):
 @pytest.mark.parametrize("mode", ["snapshot", "double_buffer"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_learner_that_dies_at_any_line_of_a_birth_loses_none_of_it(kind, mode, stride):
-    """Its successor begins with what was ordered; and so does whoever is killed in its place."""
+    """Its successor begins with what was ordered; and so does whoever is killed in its stead."""
     tree = KINDS[kind]
     policy = {**tree.get("policy", {}), "publish": {"mode": mode, "every": 1}}
     world = World(**EVOLUTION, **{**tree, "policy": policy})

@@ -63,7 +63,7 @@ def test_a_wider_newborn_plays_as_its_parent_does_and_learns_on():
     assert newborn.games > 0
     assert found.algorithm.optimizer.state(k)["steps"] > 0
     assert not np.array_equal(found.algorithm.weights(k), begun)
-    # And it may be a parent itself, of one in a place like its parent's.
+    # And it may be a parent itself, of one in a slot like its parent's.
     world.command(Birth("born_1", PolicyRef("born_0")), learn=False)
     theirs = world.assembly.published.reader().newest("born_0").weights
     mine = WeightLayout.of(spec_of(world, "born_1").network())
@@ -74,7 +74,7 @@ def test_a_wider_newborn_plays_as_its_parent_does_and_learns_on():
     np.testing.assert_array_equal(first, other[:, :4])
 
 
-def test_what_is_not_its_parents_is_drawn_as_its_place_has_it():
+def test_what_is_not_its_parents_is_drawn_as_its_slot_has_it():
     world = played()
     for policy in ("born_0", "born_1"):
         world.command(Birth(policy, PolicyRef("policy_2")), learn=False)

@@ -181,7 +181,7 @@ def test_the_best_has_a_child_and_the_weakest_makes_room_once_it_plays():
     population.empty, population.expected = ("born_0",), ()
     successor = Replacement(BirthsConfig(slots=1, every=100, games=10))
     successor.restore(director.state())
-    # An actor that died before it ordered the child leaves its place empty.
+    # An actor that died before it ordered the child leaves its slot empty.
     forgetful = Replacement(BirthsConfig(slots=1, every=100, games=10))
     forgetful.restore(director.state())
     assert forgetful.step(population, None, {}) == []
@@ -215,12 +215,12 @@ def test_no_policy_is_replaced_before_it_has_played_nor_among_equals():
     assert director.step(population, None, {}) == []
 
 
-def test_where_every_place_is_taken_the_weakest_makes_room_first():
+def test_where_every_slot_is_taken_the_weakest_makes_room_first():
     director = Replacement(BirthsConfig(slots=1, every=100, games=10))
     population = judged(20.0, 30.0, 25.0, empty=())
     population.matches = 100
     assert director.step(population, None, {}) == [Retire(PolicyRef("p0"))]
-    # It plays its match to the end before its place is empty; no other goes meanwhile.
+    # It plays its match to the end before its slot is empty; no other goes meanwhile.
     population.retire(PolicyRef("p0"))
     for matches in (101, 200, 300):
         population.matches, population.leaving = matches, ("p0",)

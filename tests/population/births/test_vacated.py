@@ -1,4 +1,4 @@
-"""A policy leaves its place, and another is born there, while matches go on without a gap."""
+"""A policy leaves its slot, and another is born there, while matches go on without a gap."""
 
 import numpy as np
 import pytest
@@ -53,7 +53,7 @@ def live_seats(world):
 
 @pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_policy_is_born_in_a_place_that_was_left(kind, algorithm):
+def test_a_policy_is_born_in_a_slot_that_was_left(kind, algorithm):
     names = sorted(world_of(kind).names())
     name, others = names[0], names[1:]
     own = {other: {"learning_rate": 0.125} for other in others}
@@ -62,18 +62,18 @@ def test_a_policy_is_born_in_a_place_that_was_left(kind, algorithm):
         policy |= {"experience": {"learning_starts": 50}, "batch_size": 8}
     world = world_of(kind, policy=policy, policies=own)
     world.matches(60)
-    old, place = PolicyRef(name), world.table.policies.index(name)
+    old, slot = PolicyRef(name), world.table.policies.index(name)
     world.command(Vacate(name), learn=False)
     assert old not in world.league.population
-    spare = world.table.places.stand_in_of(name)
-    stands_in = spare in [m.place for m in world.league.population.past_of(name)]
+    spare = world.table.slots.stand_in_of(name)
+    stands_in = spare in [m.slot for m in world.league.population.past_of(name)]
     assert stands_in == (kind not in ("round robin", "self-play", "mixed"))
-    while place not in world.table.births.expected:  # evolution lets one be born there
+    while slot not in world.table.births.expected:  # evolution lets one be born there
         world.play(1, learn=False)
         assert (live_seats(world) > 0).all()
     assert name not in world.seated()
     occupants = world.table.occupants
-    parent = occupants.decode(place, occupants.identity[place].tolist())[1].policy
+    parent = occupants.decode(slot, occupants.identity[slot].tolist())[1].policy
     assert parent in others
     begun = world.table.births.newborn_weights(name)
     assert np.array_equal(begun, world.actor.seats.look(parent).weights)
@@ -83,7 +83,7 @@ def test_a_policy_is_born_in_a_place_that_was_left(kind, algorithm):
         world.play(1)
     assert world.league.population[old].parent.policy == parent
     assert world.league.population[old].games == 0
-    assert spare not in [m.place for m in world.league.population.past_of(name)]
+    assert spare not in [m.slot for m in world.league.population.past_of(name)]
     world.matches(60)
     assert name in world.seated()
     assert world.table.occupants.identity[spare, POLICY] == NO_POLICY
@@ -92,7 +92,7 @@ def test_a_policy_is_born_in_a_place_that_was_left(kind, algorithm):
     before = row[Learn.UPDATES]
     world.matches(200)
     assert row[Learn.UPDATES] > before
-    # Once more: what stood in before is gone, and its place is free.
+    # Once more: what stood in before is gone, and its slot is free.
     world.command(Vacate(name))
     assert old not in world.league.population
 
@@ -105,8 +105,8 @@ def test_no_match_is_without_a_policy_that_learns():
     assert world.names() == {"agent_1"}
 
 
-def test_a_copy_that_stands_in_is_no_other_copys_place():
-    """The place of a stand-in is kept for it, however many copies are frozen."""
+def test_a_copy_that_stands_in_is_no_other_copys_slot():
+    """The slot of a stand-in is kept for it, however many copies are frozen."""
     world = World(
         game="support:Tape",
         population=ON | KINDS["random"] | {"snapshots": {"every": 10**6, "keep": 2}},
@@ -114,11 +114,11 @@ def test_a_copy_that_stands_in_is_no_other_copys_place():
     for _ in range(6):
         world.matches(20)
         world.command(Freeze("policy_0"))
-    place = world.table.places.stand_in_of("policy_0")
-    assert world.table.occupants.identity[place, POLICY] == NO_POLICY
+    slot = world.table.slots.stand_in_of("policy_0")
+    assert world.table.occupants.identity[slot, POLICY] == NO_POLICY
 
 
-def test_an_actor_that_dies_leaves_a_place_that_is_born_in():
+def test_an_actor_that_dies_leaves_a_slot_that_is_born_in():
     world = world_of("fixed")
     world.matches(40)
     world.command(Vacate("agent_0"))

@@ -1,4 +1,4 @@
-"""An actor that dies at any line while a policy leaves its place and another is born there."""
+"""An actor that dies at any line while a policy leaves its slot and another is born there."""
 
 import numpy as np
 import pytest
@@ -90,7 +90,7 @@ def play(kind, death):
 
 
 def born_of(world, path):
-    """Those born in the place of `a`, as the ledger tells."""
+    """Those born in the slot of `a`, as the ledger tells."""
     table = world.table
     file = LedgerFile(path, table.names, 2, table.hyperparameters.names)
     file.append(table.records.since(0)[0])
@@ -131,7 +131,7 @@ def test_the_ledger_tells_of_a_birth_once_wherever_its_actor_died(
 @pytest.mark.slow_cases("beside a scripted member-5", "with a stand-in-5", "without-5")
 @pytest.mark.parametrize("stride", [5, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", KINDS)
-def test_one_is_born_in_its_place_wherever_an_actor_died(kind, stride, tmp_path):
+def test_one_is_born_in_its_slot_wherever_an_actor_died(kind, stride, tmp_path):
     for death in range(0, 100_000, stride):
         world, died = play(kind, death)
         deaths.check(world)
@@ -144,7 +144,7 @@ def test_one_is_born_in_its_place_wherever_an_actor_died(kind, stride, tmp_path)
         assert population[A].parent == PolicyRef("b", 1)
         assert population[A].hyperparameters[HYPERPARAMETERS[0]] == 0.25
         assert population[A].games > 0
-        spare = table.places.stand_in_of("a")
+        spare = table.slots.stand_in_of("a")
         assert table.occupants.identity[spare, POLICY] == NO_POLICY
         assert table.births.ordered(0) == table.births.confirmed(0) >= 1
         records = table.records.since(0)[0]

@@ -1,4 +1,4 @@
-"""Who waits for whom where places are empty at first."""
+"""Who waits for whom where slots are empty at first."""
 
 from types import SimpleNamespace
 
@@ -79,18 +79,18 @@ def train_all(world):
 
 
 @pytest.mark.parametrize("algorithm", WAITS)
-def test_the_actor_does_not_wait_for_an_empty_place(algorithm):
+def test_the_actor_does_not_wait_for_an_empty_slot(algorithm):
     """Its learner took nothing there any more, and what its last matches left was waited for."""
     world = World(**WAITS[algorithm])
-    room, place = fill(world, "policy_2"), 2
+    room, slot = fill(world, "policy_2"), 2
     # Its last matches are over, by the turn that filled its ring.
-    world.table.occupants.remove(place)
+    world.table.occupants.remove(slot)
     train_all(world)
     assert room.has_room()
     assert world.actor.has_room()
     if algorithm == "ppo":
         check_steps(world)
-    world.table.admit(place)  # as if it had never gone
+    world.table.admit(slot)  # as if it had never gone
     train_all(world)
     fill(world, "policy_2")  # which is waited for again
     train_all(world)
@@ -112,10 +112,10 @@ def test_the_actor_does_not_wait_for_an_empty_place(algorithm):
 @pytest.mark.parametrize(
     "saved", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["saved", "unsaved"]
 )
-@pytest.mark.parametrize("place", ["retired", "playing"])
+@pytest.mark.parametrize("which", ["retired", "playing"])
 @pytest.mark.parametrize("algorithm", WAITS)
 def test_a_run_that_waits_for_a_learner_is_resumed_in_an_exact_schedule(
-    algorithm, place, saved, schedule, tmp_path
+    algorithm, which, saved, schedule, tmp_path
 ):
     """The game had to wait, and no learner looked: "this is a fault", at every attempt.
 
@@ -130,7 +130,7 @@ def test_a_run_that_waits_for_a_learner_is_resumed_in_an_exact_schedule(
     tree = overlay(WAITS[algorithm], config)
     world = World(**tree)
     fill(world, "policy_2")
-    if place == "retired":
+    if which == "retired":
         world.table.occupants.remove(2)
     turns = int(world.assembly.scoreboard.turns())
     run = RunDirectory.create(world.config)
@@ -149,7 +149,7 @@ def test_a_run_that_waits_for_a_learner_is_resumed_in_an_exact_schedule(
     assert not result.restarts, view.said
 
 
-def test_an_update_takes_no_longer_for_the_time_its_place_was_empty(monkeypatch):
+def test_an_update_takes_no_longer_for_the_time_its_slot_was_empty(monkeypatch):
     """Actors wait by what updates take: they waited longer for a newborn than for others."""
     seconds = [0.0]
     clock = SimpleNamespace(monotonic=lambda: seconds[0])
@@ -167,7 +167,7 @@ def test_an_update_takes_no_longer_for_the_time_its_place_was_empty(monkeypatch)
 
 
 @pytest.mark.parametrize("algorithm", WAITS)
-def test_the_actor_waits_for_a_newborn_in_a_place_that_was_empty(algorithm):
+def test_the_actor_waits_for_a_newborn_in_a_slot_that_was_empty(algorithm):
     world = World(**WAITS[algorithm])
     world.matches(60)
     world.command(Birth("born_0", PolicyRef("policy_0")))

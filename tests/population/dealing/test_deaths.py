@@ -151,25 +151,25 @@ def play(scene, death):
 def check(world):
     """What must hold whenever an actor begins or goes on."""
     members, table = world.league.population.members, world.table
-    assert {m.ref: m.place for m in members} == {m.ref: m.place for m in table.population().members}
-    assert set(world.league.seated.ravel()) <= {m.place for m in members}
+    assert {m.ref: m.slot for m in members} == {m.ref: m.slot for m in table.population().members}
+    assert set(world.league.seated.ravel()) <= {m.slot for m in members}
     met, won, *_ = table.pairs
-    live = sorted(place for place in places_of(members) if place < len(table.policies))
+    live = sorted(slot for slot in slots_of(members) if slot < len(table.policies))
     met_live, won_live = met[live][:, live], won[live][:, live]
     assert np.array_equal(met_live, met_live.T)
     assert np.allclose(won_live + won_live.T, met_live)
     assert not table.occupants.there[table.occupants.leaving].any()
     for member in members:
         if not (member.learns or member.ref.is_scripted):  # these have no weights
-            kept = table.snapshot(member.place)
+            kept = table.snapshot(member.slot)
             assert np.array_equal(kept.weights, weights_of(*member.ref))
-    kept = places_of(members) | set(table.occupants.leaving)
-    assert met[:, [place for place in range(met.shape[1]) if place not in kept]].sum() == 0
-    assert met[[place for place in range(len(met)) if place not in kept]].sum() == 0
+    kept = slots_of(members) | set(table.occupants.leaving)
+    assert met[:, [slot for slot in range(met.shape[1]) if slot not in kept]].sum() == 0
+    assert met[[slot for slot in range(len(met)) if slot not in kept]].sum() == 0
 
 
-def places_of(members):
-    return {m.place for m in members}
+def slots_of(members):
+    return {m.slot for m in members}
 
 
 @pytest.mark.slow_cases("birth-3", "freezing-3", "retirement-3")

@@ -78,7 +78,7 @@ def play(kind, victim, death):
 @pytest.mark.parametrize("stride", [67, pytest.param(7, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("victim", [0, 1], ids=["lead", "follower"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_one_is_born_in_its_place_and_no_result_is_lost_or_there_twice(kind, victim, stride):
+def test_one_is_born_in_its_slot_and_no_result_is_lost_or_there_twice(kind, victim, stride):
     for death in range(0, 100_000, stride):
         world, died = play(kind, victim, death)
         world.check()
@@ -104,7 +104,7 @@ def test_one_is_born_in_its_place_and_no_result_is_lost_or_there_twice(kind, vic
 @pytest.mark.parametrize("slow", [0, 1], ids=["lead", "follower"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_whatever_the_other_does_between_any_two_lines(kind, slow, stride):
-    """The other plays turns in the middle of one: no result is lost, no place emptied too soon."""
+    """The other plays turns in the middle of one: no result is lost, no slot emptied too soon."""
     for line in range(0, 100_000, stride):
         world = begin(kind)
         between = at_line(line, lambda world=world: [world.turn(1 - slow) for _ in range(3)])
@@ -154,7 +154,7 @@ def play_on(world, when):
     assert population[A].parent == B._replace(version=1), when
     assert population[A].hyperparameters[HYPERPARAMETERS[0]] == 0.25
     assert table.births.ordered(0) == table.births.confirmed(0) >= 1
-    spare = table.places.stand_in_of("a")
+    spare = table.slots.stand_in_of("a")
     assert table.occupants.identity[spare, POLICY] == NO_POLICY
     for acting in world.acting:  # what the learner of `a` takes is the newborn's alone
         assert acting.rings["a"] == {population[A].born}, when

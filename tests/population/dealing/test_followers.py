@@ -62,10 +62,10 @@ def test_sums_and_ratings_are_those_of_one_actor_that_had_all_results(absent):
     world.check()
     matches, alone = world.matches(), Table(dict.fromkeys(NAMES, 1), 2, 1)
     assert len(matches) == world.table.word(MATCHES) == len(world.closed) > 500
-    places, returns = matches["policy"].astype(np.int64), matches["returns"].astype(np.float64)
+    slots, returns = matches["policy"].astype(np.int64), matches["returns"].astype(np.float64)
     over = np.ones(len(matches), np.bool_)
-    count(places, returns, over, alone.pairs, alone.numbers, alone.recent, 1.0)
-    rate_all(places, returns, over, world.lead.sides, alone.numbers)
+    count(slots, returns, over, alone.pairs, alone.numbers, alone.recent, 1.0)
+    rate_all(slots, returns, over, world.lead.sides, alone.numbers)
     assert np.array_equal(world.table.pairs, alone.pairs)
     assert alone.numbers[:4, GAMES].sum() == np.isfinite(returns).sum()
     assert np.isfinite(alone.numbers).all()
@@ -81,10 +81,10 @@ def test_what_games_tell_is_added_up_of_all_actors():
         world.round()
     world.lead.settled()
     sums, matches = world.table.numbers[:4, -2:], world.matches()
-    for place in range(4):
-        told = [2.0 * m["returns"].sum() for m in matches for p in m["policy"] if p == place]
-        assert sums[place, 0] == sum(told)
-        assert sums[place, 1] == sum(value**2 for value in told)
+    for slot in range(4):
+        told = [2.0 * m["returns"].sum() for m in matches for p in m["policy"] if p == slot]
+        assert sums[slot, 0] == sum(told)
+        assert sums[slot, 1] == sum(value**2 for value in told)
 
 
 def test_the_counts_of_a_round_robin_differ_by_one_for_each_actor_at_most():
@@ -108,7 +108,7 @@ def test_the_counts_of_a_round_robin_differ_by_one_for_each_actor_at_most():
     assert sum(seatings.values()) == world.table.word(MATCHES)
 
 
-def test_a_place_is_emptied_once_no_other_actor_plays_there():
+def test_a_slot_is_emptied_once_no_other_actor_plays_there():
     world, told = begun(NAMES, lambda: Random(2))
     follower, occupants = world.leagues[1], world.table.occupants
     while 3 not in follower.seated:
@@ -143,7 +143,7 @@ def test_a_place_is_emptied_once_no_other_actor_plays_there():
 
 @pytest.mark.parametrize("cleared", [False, True])
 @pytest.mark.parametrize("actor", [0, 1], ids=["lead", "follower"])
-def test_a_policy_is_born_though_an_actor_begins_anew_while_its_place_is_empty(actor, cleared):
+def test_a_policy_is_born_though_an_actor_begins_anew_while_its_slot_is_empty(actor, cleared):
     world, told = begun(NAMES, lambda: Random(2))
     told.commands = [Retire(PolicyRef("d"))]
     while world.table.occupants.is_there(3):
@@ -164,7 +164,7 @@ def test_a_policy_is_born_though_an_actor_begins_anew_while_its_place_is_empty(a
 
 def test_a_newborn_is_dealt_by_who_acts_with_its_weights_and_a_copy_stands_in_until_then():
     world, told = begun(("a", "b"), lambda: Fixed(["a", "b"]), stand_ins=True)
-    spare = world.table.places.stand_in_of("a")
+    spare = world.table.slots.stand_in_of("a")
     told.commands = [Vacate("a")]
     while world.lead.population.empty != ("a",):
         world.round()
@@ -207,9 +207,9 @@ def test_followers_play_frozen_copies_and_give_them_up():
     copy = PolicyRef("b", 1)
     assert copy in follower.population
     assert follower.population[copy].parent == B
-    place = follower.population[copy].place
+    slot = follower.population[copy].slot
     assert any(copy == m.ref for pair in world.dealt[1].values() for m in pair) or any(
-        place in match["policy"] or 1 in match["version"]
+        slot in match["policy"] or 1 in match["version"]
         for match in world.matches()
         if match["number"] % 2
     )
@@ -217,7 +217,7 @@ def test_followers_play_frozen_copies_and_give_them_up():
     for _ in range(20):
         world.round()
     assert copy not in follower.population
-    assert not world.table.occupants.is_there(place)
+    assert not world.table.occupants.is_there(slot)
     assert refs_of(follower) == refs_of(world.lead)
 
 
@@ -321,8 +321,8 @@ def test_a_result_is_taken_whole_and_once_and_in_order():
     for begin in range(0, 4 * shard.size, size):
         records = table.records.empty(size)
         records["number"] = np.arange(begin, begin + size)
-        places, returns = np.full((size, 2), begin), np.full((size, 2), begin + 0.5)
-        shard.add(records, places, returns, np.full((size, 1), begin, np.float32))
+        slots, returns = np.full((size, 2), begin), np.full((size, 2), begin + 0.5)
+        shard.add(records, slots, returns, np.full((size, 1), begin, np.float32))
         count = shard.word(WRITTEN) - shard.word(TAKEN)
         found = shard.results(shard.word(TAKEN), count)
         shard.set_word(TAKEN, shard.word(TAKEN) + count)
@@ -389,9 +389,9 @@ def test_every_matchmaker_deals_in_both_actors(name):
         if name not in ("fixed",):
             assert (own["version"] >= 0).any(), "no frozen copy was dealt"
     # What each actor counted of episodes is in the ledger, once.
-    for place, policy in enumerate(world.table.policies):
+    for slot, policy in enumerate(world.table.policies):
         played = world.assembly.scoreboard.acted(policy)[Policy.EPISODES]
-        told = ((records["policy"] == place) & (records["version"] == -1)).sum()
+        told = ((records["policy"] == slot) & (records["version"] == -1)).sum()
         assert played == told, policy
     if not follower.has_news():
         assert refs_of(follower) == refs_of(world.league)

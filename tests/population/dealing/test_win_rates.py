@@ -105,7 +105,7 @@ def test_all_else_is_counted_in_full():
     assert [found.tolist() for found in forgets.scores(A, [other])] == [[100.0], [70.0]]
 
 
-def test_another_member_in_a_place_begins_with_nothing():
+def test_another_member_in_a_slot_begins_with_nothing():
     ledger = ledger_of(50.0)
     play(ledger, A, B, 20, won=True)
     ledger.forget(1)

@@ -1,4 +1,4 @@
-"""When policies of a league are copied, and when they begin anew, in their own places."""
+"""When policies of a league are copied, and when they begin anew, in their own slots."""
 
 from collections import Counter
 
@@ -46,7 +46,7 @@ class Played:
     def wins(self, one, rate, *others):
         """Say what a policy won of very many meetings with others."""
         for other in others:
-            row, column = self.population[PolicyRef(one)].place, self.population[other].place
+            row, column = self.population[PolicyRef(one)].slot, self.population[other].slot
             self.ledger.pairs[:2, row, column] = 1e6, rate * 1e6
             self.ledger.recent[:, row, column] = 1e6, rate * 1e6
 
@@ -127,7 +127,7 @@ def test_a_few_lucky_matches_are_not_enough():
     played = Played(games=20)
     played.step()
     played.step()
-    row, column = (played.population[PolicyRef(name)].place for name in (EXPLOITER, MAIN))
+    row, column = (played.population[PolicyRef(name)].slot for name in (EXPLOITER, MAIN))
     for sums in (played.ledger.pairs[:2], played.ledger.recent):
         sums[:, row, column] = 19.0, 19.0
     assert played.step(main_exploiter_0=10) == []
@@ -136,7 +136,7 @@ def test_a_few_lucky_matches_are_not_enough():
     assert played.step() == [Freeze(EXPLOITER)]
 
 
-def test_a_copied_main_exploiter_begins_anew_in_its_own_place():
+def test_a_copied_main_exploiter_begins_anew_in_its_own_slot():
     played = Played()
     played.step()
     played.step()
@@ -157,7 +157,7 @@ def test_nobody_begins_anew_before_its_copy_is_there():
     played.step()
     assert played.ask(main_exploiter_0=40) == [Freeze(EXPLOITER)]
     for _ in range(3):
-        assert played.ask(main_exploiter_0=1) == []  # there was no place for the copy yet
+        assert played.ask(main_exploiter_0=1) == []  # there was no slot for the copy yet
     played.population.freeze(EXPLOITER, played.versions[EXPLOITER])
     assert played.ask() == [Vacate(EXPLOITER)]
 
@@ -255,7 +255,7 @@ def test_a_league_plays_on_with_names_and_roles_as_they_were():
     assert len(began) >= 3
     assert parents == {None}
     births, frozen = world.records(BIRTH), world.records(FREEZE)
-    born = Counter(world.table.policies[place] for place in births["policy"][:, 0])
+    born = Counter(world.table.policies[slot] for slot in births["policy"][:, 0])
     assert set(born) <= {"eve", "league_exploiter_0"}
     # Whoever begins anew was copied and retired before, in this order.
     events = world.table.records.since(0)[0]
@@ -268,7 +268,7 @@ def test_a_league_plays_on_with_names_and_roles_as_they_were():
     while len(of_eve) % 3:
         of_eve.pop()
     assert of_eve == [FREEZE, RETIRE, BIRTH] * (len(of_eve) // 3)
-    copied = {world.table.policies[place] for place in frozen["policy"][:, 0]}
+    copied = {world.table.policies[slot] for slot in frozen["policy"][:, 0]}
     assert copied == set(names)
     digests = births["digest"][births["policy"][:, 0] == 1]
     assert len(set(digests.tolist())) == len(digests)  # drawn anew each time
@@ -281,13 +281,13 @@ def test_an_exploiter_without_whom_no_match_could_be_made_begins_anew():
     kept = {"seats": {"ann": ["agent_0"], "eve": ["agent_1"]}}
     league |= {"after": 2, "timeout": 4}
     world = World(game="support:Tape", population=LEAGUE_WORLD | kept | {"league": league})
-    place, left = world.table.policies.index("eve"), 300
-    while world.table.births.ordered(place) < 2:
+    slot, left = world.table.policies.index("eve"), 300
+    while world.table.births.ordered(slot) < 2:
         world.play(5)
         left -= 1
         assert left, "nobody was born"
         assert "ann" in world.names()
-    assert set(world.records(BIRTH)["policy"][:, 0]) == {place}
+    assert set(world.records(BIRTH)["policy"][:, 0]) == {slot}
 
 
 LEAGUE_RUN = {
@@ -373,13 +373,13 @@ class LeagueOfDying(deaths.World):
 
     def check(self):
         deaths.check(self)
-        members = {member.place for member in self.league.population.members}
+        members = {member.slot for member in self.league.population.members}
         kept = members | set(self.table.occupants.leaving)
-        gone = [place for place in range(len(self.table.places)) if place not in kept]
+        gone = [slot for slot in range(len(self.table.slots)) if slot not in kept]
         assert not self.table.recent[:, :, gone].any()
         # Of one who leaves a part may be emptied: a successor empties all of it, once it is free.
         recent, pairs = self.table.recent[0][:, sorted(members)], self.table.pairs[0]
-        rows = [place for place in sorted(members) if place < len(pairs)]
+        rows = [slot for slot in sorted(members) if slot < len(pairs)]
         assert (recent[rows] <= pairs[rows][:, sorted(members)] + 1e-9).all()
 
 

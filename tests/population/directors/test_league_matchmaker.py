@@ -44,8 +44,8 @@ def rated(population, rates):
     """A ledger in which a policy won such shares of very many meetings."""
     ledger = Ledger(population)
     for (one, other), rate in rates.items():
-        rows = [population[PolicyRef(one)].place]
-        rows += [population[ref].place for ref in [PolicyRef(*other)]]
+        rows = [population[PolicyRef(one)].slot]
+        rows += [population[ref].slot for ref in [PolicyRef(*other)]]
         ledger.recent[:, rows[0], rows[1]] = 1e6, rate * 1e6
     return ledger
 
@@ -368,7 +368,7 @@ def test_main_agents_have_the_share_of_matches_that_is_asked_for(share):
     assert share / 2 < shares[MAIN] < share
 
 
-def test_the_turn_of_a_place_that_is_empty_is_taken_by_the_others():
+def test_the_turn_of_a_slot_that_is_empty_is_taken_by_the_others():
     config = LeagueConfig(learn_from="own", main_share=0.25)
     matchmaker = league_matchmaker(2, config)
     population = league(names=(MAIN,))

@@ -21,13 +21,13 @@ SIZE = 4
 class Stage:
     """The seats and learners of a population that only has numbers: learners begin when told."""
 
-    def __init__(self, first, places, every, copies, seed):
-        names = (*(f"p{i}" for i in range(first)), *(f"born_{i}" for i in range(places)))
+    def __init__(self, first, slots, every, copies, seed):
+        names = (*(f"p{i}" for i in range(first)), *(f"born_{i}" for i in range(slots)))
         self.table = Table(dict.fromkeys(names, SIZE), 2, 0, {}, names[first:])
         self.births = LearnerBirths(self.table, names)
         self.versions = dict.fromkeys(names, 1)
         self.random, self.first, self.copies = np.random.default_rng(seed), first, copies
-        self.config = BirthsConfig(slots=places, every=every, games=1, confidence=0.3)
+        self.config = BirthsConfig(slots=slots, every=every, games=1, confidence=0.3)
         self.director = Replacement(self.config)
         self.begin(self.director)
 
@@ -96,9 +96,9 @@ class Stage:
         max_size=80,
     ),
 )
-def test_births_never_melt_a_population(first, places, every, copies, seed, turns):
-    """A place whose policy had retired and still played was neither empty nor expected."""
-    stage = Stage(first, places, every, copies, seed)
+def test_births_never_melt_a_population(first, slots, every, copies, seed, turns):
+    """A slot whose policy had retired and still played was neither empty nor expected."""
+    stage = Stage(first, slots, every, copies, seed)
     for share, learns, event in turns:
         if event:
             director = Replacement(stage.config)

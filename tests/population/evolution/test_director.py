@@ -95,19 +95,19 @@ def test_a_parent_that_leaves_as_its_child_is_ordered_has_none():
 
 @pytest.mark.slow
 def test_a_newborn_is_judged_by_its_own_games_alone():
-    """What the game told in those of the policy before it in its place does not count for it."""
+    """What the game told in those of the policy before it in its slot does not count for it."""
     stage = Stage(FOUR, "random", [0.0, 1.0, 2.0, 3.0], fitness="game/harmony:min")
     while not stage.born():
         stage.turn(learns=False)
-    place = FOUR.index(stage.born()[0][0])
-    others = [i for i in range(4) if i != place]
+    slot = FOUR.index(stage.born()[0][0])
+    others = [i for i in range(4) if i != slot]
     told = stage.table.numbers[:4, len(FRESH) :]
     assert told.shape == (4, 2)
-    assert not told[place].any()
+    assert not told[slot].any()
     assert told[others].all()
-    while stage.table.numbers[place, GAMES] < 1:  # admitted, and played
+    while stage.table.numbers[slot, GAMES] < 1:  # admitted, and played
         stage.turn()
-    assert (np.abs(told[place]) < 0.5 * np.abs(told[others]).max(0)).all()
+    assert (np.abs(told[slot]) < 0.5 * np.abs(told[others]).max(0)).all()
 
 
 def test_where_all_of_a_team_play_in_every_match_none_earns_more_for_it():
@@ -355,7 +355,7 @@ def test_a_bandit_does_not_mix_what_came_of_numbers_with_unlike_networks():
         max_size=40,
     ),
 )
-def test_no_place_stays_empty_whoever_dies(matchmaker, count, copies, seed, turns):
+def test_no_slot_stays_empty_whoever_dies(matchmaker, count, copies, seed, turns):
     names = FOUR[:count] if count <= 4 else (*FOUR, "e")
     strengths = np.arange(len(names), dtype=np.float64)
     how = {"every": 10, "games": 2, "confidence": 0.0, "share": 0.5}
@@ -364,7 +364,7 @@ def test_no_place_stays_empty_whoever_dies(matchmaker, count, copies, seed, turn
         if event:
             stage.begin(stage.evolution.state() if event == "dies" else None)
         stage.turn(share, learns)
-        stage.league.lifecycle.note_places()
+        stage.league.lifecycle.note_slots()
         population = stage.league.population
         away = {*population.empty, *population.expected, *population.leaving}
         live = {member.ref.policy for member in population.learning}
@@ -376,7 +376,7 @@ def test_no_place_stays_empty_whoever_dies(matchmaker, count, copies, seed, turn
     empty = dict.fromkeys(names, 0)
     for _ in range(30):
         stage.turn(1.0, learns=True)
-        stage.league.lifecycle.note_places()
+        stage.league.lifecycle.note_slots()
         gone = stage.league.population.empty
         empty = {name: empty[name] + 1 if name in gone else 0 for name in names}
         assert max(empty.values()) <= 1, f"{gone} stay empty"

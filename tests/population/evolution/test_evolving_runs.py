@@ -69,12 +69,12 @@ def test_what_the_ledger_says_is_in_force(evolved):
     table = last_part(evolved, "coordinator")["population"]
     names = list(table["hyperparameter_names"])
     metrics = remuda.load(evolved).metrics()
-    for place, policy in enumerate(table["policies"]):
+    for slot, policy in enumerate(table["policies"]):
         if policy not in newest:
             continue
         for name in ("learning_rate", "ppo.entropy_cost"):
             said = newest[policy].hyperparameters[name]
-            assert table["hyperparameters"][place, names.index(name)] == said
+            assert table["hyperparameters"][slot, names.index(name)] == said
             told = metrics[f"{policy}/{name.rpartition('.')[2]}"]
             told = told[np.isfinite(told)]
             assert told[-1] == pytest.approx(said)
@@ -148,8 +148,8 @@ def test_a_report_of_evolved_policies_is_written(evolved):
     assert set(summary["evaluation"]["agents"]) == {"agent_0", "agent_1", "agent_2"}
 
 
-def test_the_heat_map_of_training_leaves_out_who_had_the_places_before(evolved):
-    """Red before: what all policies of a place had earned stood there as the newest one's."""
+def test_the_heat_map_of_training_leaves_out_who_had_the_slots_before(evolved):
+    """Red before: what all policies of a slot had earned stood there as the newest one's."""
     shown = payoffs_picture(read_run(evolved)).figure.axes[0].images[0].get_array()
     expected = remuda.load(evolved).payoffs(most=MAX_MEMBERS)
     assert np.array_equal(shown.filled(np.nan), expected.matrix, equal_nan=True)

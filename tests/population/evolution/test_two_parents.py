@@ -84,7 +84,7 @@ def test_a_second_parent_is_none_of_those_that_leave():
 
 
 @pytest.mark.parametrize("gone", ["d", "c"])
-def test_who_was_born_meanwhile_in_the_place_of_a_parent_is_not_taken_for_it(gone):
+def test_who_was_born_meanwhile_in_the_slot_of_a_parent_is_not_taken_for_it(gone):
     """`d` was to be the parent of who is born for `a`, and `c` the second one."""
     config = EvolutionConfig(every=10, games=10, numbers=NUMBERS, crossover_layers=0.5)
     fitness = (1.0, 6.0)

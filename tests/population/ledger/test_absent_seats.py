@@ -20,19 +20,19 @@ from remuda.population.ledger.records import (
 from remuda.runs.run_directory import RunDirectory
 from remuda.ui.terminal.status import current_status, print_status
 
-PLACES = 5
+SLOTS = 5
 
 
-def after(places, returns, sides, numbers):
+def after(slots, returns, sides, numbers):
     """All that one match changes: the members' numbers, sums of pairs, and recent ones."""
     numbers = numbers.copy()
-    places, returns, over = np.array([places]), np.array([returns]), np.ones(1, np.bool_)
-    pairs, recent = np.ones((4, PLACES, PLACES)), np.ones((2, PLACES, PLACES))
+    slots, returns, over = np.array([slots]), np.array([returns]), np.ones(1, np.bool_)
+    pairs, recent = np.ones((4, SLOTS, SLOTS)), np.ones((2, SLOTS, SLOTS))
     told = np.array([[3.0]], np.float32)
-    count(places, returns, over, pairs, numbers, recent, 0.5)
-    rate_all(places, returns, over, sides, numbers)
-    count_teams(places, returns, over, sides, numbers)
-    count_metrics(places, returns, told, over, numbers, len(FRESH))
+    count(slots, returns, over, pairs, numbers, recent, 0.5)
+    rate_all(slots, returns, over, sides, numbers)
+    count_teams(slots, returns, over, sides, numbers)
+    count_metrics(slots, returns, told, over, numbers, len(FRESH))
     return numbers, pairs, recent
 
 
@@ -40,32 +40,32 @@ def after(places, returns, sides, numbers):
 def matches(draw):
     seats = draw(some.integers(2, 6))
     teams = some.lists(some.sampled_from(["", "red", "blue"]), min_size=seats, max_size=seats)
-    places = some.lists(some.integers(0, PLACES - 1), min_size=seats, max_size=seats)
+    slots = some.lists(some.integers(0, SLOTS - 1), min_size=seats, max_size=seats)
     returns = some.lists(some.integers(-2, 2), min_size=seats, max_size=seats)
     there = some.lists(some.booleans(), min_size=seats, max_size=seats)
     earned = np.where(draw(there), np.array(draw(returns), np.float64), np.nan)
-    return draw(places), earned, draw(teams), draw(some.integers(0, 2**32 - 1))
+    return draw(slots), earned, draw(teams), draw(some.integers(0, 2**32 - 1))
 
 
 @settings(max_examples=300, deadline=None)
 @given(matches())
 def test_a_match_counts_as_if_absent_seats_were_not_there(match):
-    places, returns, teams, seed = match
+    slots, returns, teams, seed = match
     random = np.random.default_rng(seed)
-    numbers = np.tile(np.array([*FRESH, 0.0, 0.0]), (PLACES, 1))
-    numbers[:, RATING] = random.normal(25.0, 10.0, PLACES)
-    numbers[:, UNCERTAINTY] = random.uniform(0.4, 9.0, PLACES)
-    sides = sides_of(teams, len(places))
-    found = after(places, returns, sides, numbers)
+    numbers = np.tile(np.array([*FRESH, 0.0, 0.0]), (SLOTS, 1))
+    numbers[:, RATING] = random.normal(25.0, 10.0, SLOTS)
+    numbers[:, UNCERTAINTY] = random.uniform(0.4, 9.0, SLOTS)
+    sides = sides_of(teams, len(slots))
+    found = after(slots, returns, sides, numbers)
     there = np.flatnonzero(np.isfinite(returns))
     if len(there):
         order = np.unique(sides[there], return_inverse=True)[1]
-        expected = after(np.array(places)[there], returns[there], order, numbers)
+        expected = after(np.array(slots)[there], returns[there], order, numbers)
     else:
-        expected = (numbers, np.ones((4, PLACES, PLACES)), np.ones((2, PLACES, PLACES)))
+        expected = (numbers, np.ones((4, SLOTS, SLOTS)), np.ones((2, SLOTS, SLOTS)))
     for one, other in zip(found, expected, strict=True):
         assert np.array_equal(one, other)
-    never = sorted(set(range(PLACES)) - {places[seat] for seat in there})
+    never = sorted(set(range(SLOTS)) - {slots[seat] for seat in there})
     assert np.array_equal(found[0][never], numbers[never])
 
 

@@ -93,7 +93,7 @@ def test_who_comes_or_goes_moves_all_ratings_alike():
     """Live policies, frozen copies, and who is expected or plays a last match: no order changes."""
     stage = Stage(4, 2, 10, 20, 1)
     population, table = stage.league.population, stage.table
-    copy = population.freeze("p1", 1, place=None)
+    copy = population.freeze("p1", 1, slot=None)
     for i, member in enumerate(population.members):
         member.rate(30.0 + 2.0 * i, 3.0)
     before = ratings(stage)
@@ -153,9 +153,9 @@ def test_ratings_are_moved_all_or_none_wherever_the_actor_dies(monkeypatch):
         saved = table.state()["numbers"][:, RATING].tolist()
         assert saved in (before.tolist(), (before + 7.0).tolist())
         shown = table.rows()
-        assert [row[RATING] for *_, row in shown] == [saved[place] for *_, place, _ in shown]
+        assert [row[RATING] for *_, row in shown] == [saved[slot] for *_, slot, _ in shown]
         members = table.population().members
-        assert [m.rating for m in members] == [saved[m.place] for m in members]
+        assert [m.rating for m in members] == [saved[m.slot] for m in members]
         outcomes.add((saved[0], alive, table.word(MOVES) % 2))
         table.repair()
         assert table.numbers[:, RATING].tolist() == saved, "its successor goes another way"

@@ -28,19 +28,19 @@ def numbers_of(count):
     return np.tile(np.array(FRESH), (count, 1))
 
 
-def by_openskill(places, returns, sides, numbers):
-    """What the library makes of one match, by place; each on several seats by their mean."""
+def by_openskill(slots, returns, sides, numbers):
+    """What the library makes of one match, by slot; each on several seats by their mean."""
     groups = [[i for i in range(len(sides)) if sides[i] == side] for side in range(max(sides) + 1)]
     before = [
-        [MODEL.rating(mu=numbers[places[i], 2], sigma=numbers[places[i], 3]) for i in group]
+        [MODEL.rating(mu=numbers[slots[i], 2], sigma=numbers[slots[i], 3]) for i in group]
         for group in groups
     ]
     scores = [float(np.mean([returns[i] for i in group])) for group in groups]
     found = {}
     for group, rated in zip(groups, MODEL.rate(before, scores=scores), strict=True):
         for seat, rating in zip(group, rated, strict=True):
-            found.setdefault(places[seat], []).append((rating.mu, rating.sigma))
-    return {place: np.mean(ratings, axis=0) for place, ratings in found.items()}
+            found.setdefault(slots[seat], []).append((rating.mu, rating.sigma))
+    return {slot: np.mean(ratings, axis=0) for slot, ratings in found.items()}
 
 
 @some.composite
@@ -48,29 +48,29 @@ def matches(draw):
     """Who sat where, on which sides, what they earned, and how they were rated."""
     seats = draw(some.integers(2, 9))
     teams = draw(some.lists(some.sampled_from(["", "red", "blue"]), min_size=seats, max_size=seats))
-    places = draw(some.lists(some.integers(0, 9), min_size=seats, max_size=seats))
+    slots = draw(some.lists(some.integers(0, 9), min_size=seats, max_size=seats))
     returns = draw(some.lists(some.integers(-2, 2), min_size=seats, max_size=seats))
-    return places, [float(each) for each in returns], teams, draw(some.integers(0, 2**32 - 1))
+    return slots, [float(each) for each in returns], teams, draw(some.integers(0, 2**32 - 1))
 
 
 @settings(max_examples=300, deadline=None)
 @given(matches())
 @example(([0] * 8 + [1], [0.0] * 5 + [-1.0, -2.0, 1.0, 2.0], [""] * 4 + ["red"] * 5, 0))
 def test_a_match_is_rated_as_openskill_rates_it(match):
-    places, returns, teams, seed = match
+    slots, returns, teams, seed = match
     random = np.random.default_rng(seed)
     numbers = numbers_of(10)
     numbers[:, RATING] = random.normal(25.0, 10.0, 10)
     numbers[:, UNCERTAINTY] = random.uniform(0.4, 9.0, 10)
-    sides, before = sides_of(teams, len(places)), numbers.copy()
-    rate_all(np.array([places]), np.array([returns]), np.ones(1, np.bool_), sides, numbers)
-    if len(set(places)) < 2 or sides.max() == 0:
+    sides, before = sides_of(teams, len(slots)), numbers.copy()
+    rate_all(np.array([slots]), np.array([returns]), np.ones(1, np.bool_), sides, numbers)
+    if len(set(slots)) < 2 or sides.max() == 0:
         assert np.array_equal(numbers, before)
         return
-    expected = by_openskill(places, returns, sides.tolist(), before)
-    for place, rating in expected.items():
-        assert numbers[place, [RATING, UNCERTAINTY]] == pytest.approx(rating, abs=1e-6)
-    others = [place for place in range(10) if place not in places]
+    expected = by_openskill(slots, returns, sides.tolist(), before)
+    for slot, rating in expected.items():
+        assert numbers[slot, [RATING, UNCERTAINTY]] == pytest.approx(rating, abs=1e-6)
+    others = [slot for slot in range(10) if slot not in slots]
     assert np.array_equal(numbers[others], before[others])
 
 
@@ -105,9 +105,9 @@ def test_after_a_thousand_games_the_uncertainty_is_below_two(policies, seats, sp
     random = np.random.default_rng(1)
     skill, numbers = random.normal(0.0, spread, policies), numbers_of(policies)
     games = 1000 * policies // seats
-    places = np.array([random.permutation(policies)[:seats] for _ in range(games)])
-    returns = skill[places] + random.normal(size=places.shape)
-    rate_all(places, returns, np.ones(games, np.bool_), np.arange(seats), numbers)
+    slots = np.array([random.permutation(policies)[:seats] for _ in range(games)])
+    returns = skill[slots] + random.normal(size=slots.shape)
+    rate_all(slots, returns, np.ones(games, np.bool_), np.arange(seats), numbers)
     assert numbers[:, UNCERTAINTY].max() < 2.0
 
 
@@ -132,10 +132,10 @@ def births(skill, confidence, seed, games=12_000, every=30):
     wanted = 0
     director = Replacement(config)
     for begin in range(0, games, every):
-        places = np.array([random.permutation(policies)[:2] for _ in range(every)])
-        returns = np.asarray(skill)[places] + random.normal(size=places.shape)
-        rate_all(places, returns, np.ones(every, np.bool_), np.arange(2), population.numbers)
-        np.add.at(population.numbers[:, 0], places, 1.0)
+        slots = np.array([random.permutation(policies)[:2] for _ in range(every)])
+        returns = np.asarray(skill)[slots] + random.normal(size=slots.shape)
+        rate_all(slots, returns, np.ones(every, np.bool_), np.arange(2), population.numbers)
+        np.add.at(population.numbers[:, 0], slots, 1.0)
         population.matches = begin + every
         wanted += bool(director.step(population, None, {}))
         director.restore({"last": population.matches, "expected": []})

@@ -145,7 +145,7 @@ def test_a_match_against_oneself_changes_no_rating_and_the_retired_none():
 
 
 def test_lineage_tells_of_which_generation_a_frozen_parent_was(tmp_path):
-    """Red before: of the newest in the parent's place, whenever its copy had been frozen."""
+    """Red before: of the newest in the parent's slot, whenever its copy had been frozen."""
 
     def record(kind, policy, version=-1, generation=0, parent=(-1, -1)):
         found = np.zeros(1, record_type(2))

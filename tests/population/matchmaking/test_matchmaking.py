@@ -83,9 +83,9 @@ def test_a_round_robin_is_exact_within_a_cycle(policies, seats):
         played = found[begin : begin + cycle]
         groups = Counter(frozenset(seating) for seating in played)
         assert groups == dict.fromkeys(map(frozenset, combinations(names, seats)), seats)
-        places = Counter((name, seat) for s in played for seat, name in enumerate(s))
-        assert len(places) == policies * seats
-        assert len(set(places.values())) == 1  # every policy on every seat equally often
+        taken = Counter((name, seat) for s in played for seat, name in enumerate(s))
+        assert len(taken) == policies * seats
+        assert len(set(taken.values())) == 1  # every policy on every seat equally often
     # At no time have two seatings been played more than one game apart.
     for end in (1, cycle // 2, cycle + 3, 2 * cycle + cycle // 3):
         counts = Counter(found[:end])
@@ -128,10 +128,10 @@ def test_by_fitness_only_a_policy_without_equals_leaves_the_window_and_meets_the
         played = Counter(name for s in found for name in s)
         assert min(played[name] for name in of) > 4000 / 8 * 0.85  # each is first in one of eight
     # All seats are alike.
-    places = Counter(
+    taken = Counter(
         s.index("p2") for s in seatings(SimilarRatings(3, 3.0), population, 6000) if "p2" in s
     )
-    assert chisquare([places[seat] for seat in range(3)]).pvalue > 0.001
+    assert chisquare([taken[seat] for seat in range(3)]).pvalue > 0.001
     # Where no rating is in reach, each meets the closest.
     assert {frozenset(s) for s in seatings(SimilarRatings(2, 0.1), population, 200)} == {
         frozenset(pair)
@@ -239,7 +239,7 @@ def test_prioritized_against_those_whom_one_always_beats_is_uniform():
         population.retire(PolicyRef(name))
         population.add(Member(PolicyRef(name, 0)))
     ledger = Ledger(population)
-    ledger.win_rates_at = lambda place, others: np.ones(len(others))
+    ledger.win_rates_at = lambda slot, others: np.ones(len(others))
     met = Counter(
         s[1 - i % 2] for i, s in enumerate(seatings(Prioritized(2), population, 4000, ledger))
     )

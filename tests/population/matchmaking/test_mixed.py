@@ -48,9 +48,9 @@ class Marks:
     def __init__(self, opponent, num_seats=2):
         self.opponent, self.num_seats = opponent, num_seats
 
-    def seat_for(self, learner, place, population, ledger, random):
+    def seat_for(self, learner, own_seat, population, ledger, random):
         seats = [self.opponent] * self.num_seats
-        seats[place] = learner.ref
+        seats[own_seat] = learner.ref
         return tuple(seats)
 
 
@@ -154,8 +154,8 @@ def test_seats_of_a_policy_that_may_take_some_are_taken_in_turn():
     population = people(2)
     population[PolicyRef("p1")].seats = frozenset({1, 2, 3})
     found = deal(Mixed(4, {"x": Marks(PolicyRef("p0"), 4)}, {"x": 1.0}), population, 48)
-    places = Counter(seats.index(PolicyRef("p1")) for seats in found if PolicyRef("p1") in seats)
-    assert places == {1: 8, 2: 8, 3: 8}
+    taken = Counter(seats.index(PolicyRef("p1")) for seats in found if PolicyRef("p1") in seats)
+    assert taken == {1: 8, 2: 8, 3: 8}
 
 
 @pytest.mark.parametrize("keeps", [False, True])

@@ -106,7 +106,7 @@ def test_who_may_take_all_seats_by_name_may_take_all():
     ],
 )
 def test_what_nothing_in_a_population_reads_is_told(population, key):
-    """Places without births had learners that slept for ever, and no message said so."""
+    """Slots without births had learners that slept for ever, and no message said so."""
     (told,) = unused_settings(config_of(**population))
     assert told.startswith(f"population.{key} has no effect without ")
 

@@ -178,7 +178,7 @@ def test_self_play_deals_them_only_seats_that_they_may_take():
 
 
 @pytest.mark.slow
-def test_their_places_come_last(other, tmp_path):
+def test_their_slots_come_last(other, tmp_path):
     tree = tree_of(tmp_path / "run", other, "random")
     train(load_config(tree), PlainView())
     run = RunDirectory.open(tmp_path / "run")

@@ -1,4 +1,4 @@
-"""Who is in which place: what readers see while it changes, and what a dead actor leaves behind."""
+"""Who is in which slot: what readers see while it changes, and what a dead actor leaves behind."""
 
 import numpy as np
 import pytest
@@ -12,12 +12,12 @@ SIZE = 3
 
 
 def table_with_copy():
-    """Two policies and a copy of `a`; returns the table and the place of the copy."""
+    """Two policies and a copy of `a`; returns the table and the slot of the copy."""
     table = Table(dict.fromkeys("ab", SIZE), 2, 2)
     member = Member(PolicyRef("a", 5), None, PolicyRef("a"), 7)
-    member.place = table.places.copies_of("a")[0]
+    member.slot = table.slots.copies_of("a")[0]
     table.freeze(member, Snapshot(np.ones(SIZE, np.float32), 5, 4, 0.5))
-    return table, member.place
+    return table, member.slot
 
 
 def shown(table):
@@ -31,44 +31,44 @@ def shown(table):
 
 
 def test_a_copy_is_seen_once_it_is_whole():
-    table, place = table_with_copy()
-    assert shown(table) == (["a", "b", "a@5"], ["a", "b", "a@5"], [0, 1, place])
+    table, slot = table_with_copy()
+    assert shown(table) == (["a", "b", "a@5"], ["a", "b", "a@5"], [0, 1, slot])
     (copy,) = table.population().frozen
-    assert (copy.place, copy.parent, copy.born) == (place, PolicyRef("a"), 7)
-    writing = table.occupants.begin_writing(place)
+    assert (copy.slot, copy.parent, copy.born) == (slot, PolicyRef("a"), 7)
+    writing = table.occupants.begin_writing(slot)
     assert shown(table) == (["a", "b"], ["a", "b"], [0, 1])
-    table.occupants.end_writing(place, writing)
-    assert shown(table) == (["a", "b", "a@5"], ["a", "b", "a@5"], [0, 1, place])
+    table.occupants.end_writing(slot, writing)
+    assert shown(table) == (["a", "b", "a@5"], ["a", "b", "a@5"], [0, 1, slot])
 
 
-def test_the_successor_empties_a_place_that_was_left_half_written():
-    table, place = table_with_copy()
-    table.pairs[:, :, place] = 4.0
-    table.occupants.begin_writing(place)
-    assert table.occupants.sequence[place] % 2 == 1
+def test_the_successor_empties_a_slot_that_was_left_half_written():
+    table, slot = table_with_copy()
+    table.pairs[:, :, slot] = 4.0
+    table.occupants.begin_writing(slot)
+    assert table.occupants.sequence[slot] % 2 == 1
     table.repair()
     assert not (table.occupants.sequence % 2).any()
-    assert not table.occupants.is_there(place)
+    assert not table.occupants.is_there(slot)
     assert not table.pairs.any()
     assert shown(table) == (["a", "b"], ["a", "b"], [0, 1])
 
 
 @pytest.mark.parametrize("emptied", [False, True])
 def test_a_policy_that_retired_is_shown_no_more_and_leaves_when_its_matches_are_over(emptied):
-    table, place = table_with_copy()
-    table.occupants.leave(place)
-    assert table.occupants.leaving == [place]
-    assert table.occupants.is_there(place)  # it still sits somewhere
+    table, slot = table_with_copy()
+    table.occupants.leave(slot)
+    assert table.occupants.leaving == [slot]
+    assert table.occupants.is_there(slot)  # it still sits somewhere
     assert table.occupants.frozen == 0
     assert shown(table)[:2] == (["a", "b"], ["a", "b"])
     if emptied:
-        table.occupants.remove(place)
+        table.occupants.remove(slot)
     table.repair()  # an actor that died in between changes nothing
-    assert table.occupants.leaving == ([] if emptied else [place])
-    assert table.occupants.is_there(place) != emptied
+    assert table.occupants.leaving == ([] if emptied else [slot])
+    assert table.occupants.is_there(slot) != emptied
 
 
-def test_the_living_are_those_whose_places_are_not_empty():
+def test_the_living_are_those_whose_slots_are_not_empty():
     table = Table(dict.fromkeys("abc", SIZE), 2, 0, {}, ["b"])
     assert table.occupants.living == ("a", "c")
     newborn = Member(PolicyRef("b"), None, PolicyRef("a", 3), 9)

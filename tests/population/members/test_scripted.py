@@ -18,7 +18,7 @@ from remuda.population.directors.director import Birth, Freeze, Retire
 from remuda.population.ledger.ledger import read_records
 from remuda.population.ledger.records import FRESH, SCRIPTED, PolicyRef
 from remuda.population.members.imported import Origin
-from remuda.population.members.table_parts import Places
+from remuda.population.members.table_parts import Slots
 from remuda.population.roster import Roster
 from remuda.population.setup import expected_shares
 from remuda.population.specs import policy_specs
@@ -81,7 +81,7 @@ class World:
         self.league = self.actor.seats.league
 
     def seated(self, name):
-        return self.league.seated == self.table.places.of(name)
+        return self.league.seated == self.table.slots.of(name)
 
     def matches(self):
         records = self.table.records.since(0)[0]
@@ -372,8 +372,8 @@ def test_a_successor_of_the_actor_goes_on_with_them():
         world.actor.work()
     assert world.table.population()[ref].games > games + 20
     matches = world.matches()
-    place = world.table.names.index("best")
-    assert set(matches["returns"][matches["policy"] == place].tolist()) == {9.0, 15.0}
+    slot = world.table.names.index("best")
+    assert set(matches["returns"][matches["policy"] == slot].tolist()) == {9.0, 15.0}
 
 
 def test_a_successor_draws_other_numbers():
@@ -407,17 +407,17 @@ def test_a_director_may_retire_them_and_neither_copy_nor_freeze_them(tmp_path):
             trained(tmp_path / str(len(parents)), population=population)
 
 
-def test_places_are_numbered_with_members_of_other_runs():
+def test_slots_are_numbered_with_members_of_other_runs():
     origins = [
         Origin("old", 7, "a", "/run", "b", 0, 0.0),
         Origin("old", 9, "a", "/run", "b", 0, 0.0),
     ]
-    places = Places(("a", "b"), 2, origins, ("x", "y"))
-    assert len(places) == 2 + 4 + 2 + 2
-    assert places.names == ("a", "b", "x", "y", "old")
-    assert (places.scripted, places.imported) == (range(6, 8), range(8, 10))
-    assert [places.of(name) for name in places.names] == [0, 1, 6, 7, 8]
-    assert {place: str(ref) for place, ref in places.outsiders.items()} == {
+    slots = Slots(("a", "b"), 2, origins, ("x", "y"))
+    assert len(slots) == 2 + 4 + 2 + 2
+    assert slots.names == ("a", "b", "x", "y", "old")
+    assert (slots.scripted, slots.imported) == (range(6, 8), range(8, 10))
+    assert [slots.of(name) for name in slots.names] == [0, 1, 6, 7, 8]
+    assert {slot: str(ref) for slot, ref in slots.outsiders.items()} == {
         6: "x",
         7: "y",
         8: "old@7",

@@ -64,11 +64,11 @@ def test_a_stand_in_and_a_scripted_member_play_together(kind):
     world = world_of(kind)
     world.matches(40)
     table, population = world.table, world.league.population
-    place, old = table.places.of("best"), PolicyRef("policy_0")
-    spare = table.places.stand_in_of("policy_0")
+    slot, old = table.slots.of("best"), PolicyRef("policy_0")
+    spare = table.slots.stand_in_of("policy_0")
     world.command(Vacate("policy_0"), learn=False)
     assert old not in population
-    stands_in = population.past_of("policy_0")[-1:] if spare in population.places else []
+    stands_in = population.past_of("policy_0")[-1:] if spare in population.slots else []
     assert bool(stands_in) == (kind not in ("round robin", "self-play"))
     first = table.word(MATCHES)
     world.matches(150, learn=False)  # the newborn waits for its learner
@@ -77,7 +77,7 @@ def test_a_stand_in_and_a_scripted_member_play_together(kind):
     sat, versions = late["policy"], late["version"]
     assert (versions < 0).any(1).all()  # in each match a policy learns
     assert (versions == SCRIPTED).any()
-    assert population[BEST].place == place
+    assert population[BEST].slot == slot
     for copied in stands_in:
         assert ((sat == 0) & (versions == copied.ref.version)).any()
     # It plays 3 in every turn, and the copy's network what it will.
@@ -85,11 +85,11 @@ def test_a_stand_in_and_a_scripted_member_play_together(kind):
     while old not in population:
         world.play(1)
     assert population[old].parent.policy != "best"
-    assert spare not in population.places
+    assert spare not in population.slots
     games = population[BEST].games
     world.matches(60)
     assert population[BEST].games > games
-    assert population[BEST].place == place
+    assert population[BEST].slot == slot
 
 
 def test_none_is_born_in_place_of_a_scripted_member():
@@ -122,8 +122,8 @@ def test_a_trial_of_a_stand_in_makes_up_a_version_that_a_copy_may_have():
 
     members = [Member(PolicyRef("a")), Member(PolicyRef("b")), Member(PolicyRef("b", 7))]
     members.append(Member(BEST))
-    for place, member in enumerate(members):
-        member.place = place
+    for slot, member in enumerate(members):
+        member.slot = slot
     assert can_stand_in(members, PolicyRef("a"), Watching(2))
     assert set(seen) == {PolicyRef("a", 8), PolicyRef("b", 7), BEST}
 

@@ -76,7 +76,7 @@ def _read(
 ) -> Snapshot:
     """Return a parent's snapshot: its current or its newest published weights."""
     if ref.is_frozen:
-        return table.snapshot(population[ref].place)
+        return table.snapshot(population[ref].slot)
     return acting.published(ref.policy) if birth.inherits_training else acting.look(ref.policy)
 
 
@@ -88,28 +88,28 @@ class LearnerBirths:
 
     def __init__(self, table: Table | None, policies: Sequence[str]) -> None:
         self._table = table
-        self._places = {p: table.policies.index(p) for p in policies} if table is not None else {}
+        self._slots = {p: table.policies.index(p) for p in policies} if table is not None else {}
         self.generations = dict.fromkeys(policies, 0)
         """The number of births that the learner of each policy has carried out."""
         if table is not None:
-            for policy, place in self._places.items():
-                self.generations[policy] = table.births.confirmed(place)
+            for policy, slot in self._slots.items():
+                self.generations[policy] = table.births.confirmed(slot)
 
     def plays(self, policy: str) -> bool:
         """Return whether the policy's slot is occupied."""
-        return self._table is None or self._table.occupants.is_there(self._places[policy])
+        return self._table is None or self._table.occupants.is_there(self._slots[policy])
 
     def hyperparameters(self, policy: str) -> dict[str, float]:
         """Return the hyperparameters in the policy's slot; without a table, none."""
         if self._table is None:
             return {}
-        return self._table.hyperparameters.of(self._places[policy])
+        return self._table.hyperparameters.of(self._slots[policy])
 
     def pending(self) -> str | None:
         """Return a policy with a birth to carry out, if any."""
         if self._table is not None:
-            for policy, place in self._places.items():
-                if self._table.births.ordered(place) != self.generations[policy]:
+            for policy, slot in self._slots.items():
+                if self._table.births.ordered(slot) != self.generations[policy]:
                     return policy
         return None
 
@@ -122,4 +122,4 @@ class LearnerBirths:
     def confirm(self, policy: str, version: int) -> None:
         """Report to the actor that the newborn was published under this version."""
         assert self._table is not None
-        self.generations[policy] = self._table.births.confirm(self._places[policy], version)
+        self.generations[policy] = self._table.births.confirm(self._slots[policy], version)

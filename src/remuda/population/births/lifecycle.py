@@ -65,8 +65,8 @@ class Lifecycle:
         self._followers = table.followers
         self._leaving = table.occupants.leaving
         self.postponed: list[str] = []  # policies to freeze once a slot is free for their copy
-        spare = [table.places.stand_in_of(policy) for policy in table.policies]
-        self._stand_ins = np.array([place for place in spare if place is not None], np.int64)
+        spare = [table.slots.stand_in_of(policy) for policy in table.policies]
+        self._stand_ins = np.array([slot for slot in spare if slot is not None], np.int64)
         self._left: set[PolicyRef] = set()  # members that left since the directors' last step
         self._standing_in: list[int] = []  # slots of stand-ins frozen since the last `settle`
 
@@ -84,46 +84,46 @@ class Lifecycle:
     def settle(self, acting: ActingPolicies) -> list[int]:
         """Empty retired members' slots, freeze postponed copies, and return new copies' slots."""
         self._relieve()
-        self._leaving = [place for place in self._leaving if not self._free(place)]
+        self._leaving = [slot for slot in self._leaving if not self._free(slot)]
         waiting = [p for p in self.postponed if PolicyRef(p) in self._population]
         frozen = {policy: self._freeze(policy, acting.look(policy)) for policy in waiting}
-        self.postponed = [policy for policy, place in frozen.items() if place is None]
+        self.postponed = [policy for policy, slot in frozen.items() if slot is None]
         standing_in, self._standing_in = self._standing_in, []
-        return [*standing_in, *(place for place in frozen.values() if place is not None)]
+        return [*standing_in, *(slot for slot in frozen.values() if slot is not None)]
 
-    def note_places(self) -> None:
+    def note_slots(self) -> None:
         """Update the population's lists of expected, leaving and empty slots for the directors."""
         self._left.clear()
         table, population = self._table, self._population
         names = table.policies
-        expected = {names[place] for place in table.births.expected}
+        expected = {names[slot] for slot in table.births.expected}
         away = (*self._leaving, *self._followers.clearing)
-        leaving = {names[place] for place in away if place < len(names)}
+        leaving = {names[slot] for slot in away if slot < len(names)}
         population.expected = tuple(name for name in names if name in expected)
         population.leaving = tuple(name for name in names if name in leaving)
         population.empty = self.empty_slots()
 
     def admit(self, versions: Mapping[str, int]) -> None:
         """Admit newborn policies that are published, once this actor has their weights."""
-        for place in self._table.births.expected:
-            policy, since = self._table.policies[place], self._table.births.since(place)
+        for slot in self._table.births.expected:
+            policy, since = self._table.policies[slot], self._table.births.since(slot)
             if since is not None and versions[policy] >= since:
-                numbers = self._table.numbers[place].copy()
+                numbers = self._table.numbers[slot].copy()
                 self._followers.begin_change()
-                newborn = self._table.admit(place)
+                newborn = self._table.admit(slot)
                 if newborn.ref in self._population:
                     continue  # an earlier actor died while admitting it
                 newborn.seats, newborn.numbers = self._roster.seats.get(policy), numbers
-                self._population.add(newborn, place)
+                self._population.add(newborn, slot)
 
     def mean_rating(self) -> float:
         """Return the mean rating of live policies; NaN if there are none."""
-        places = self._population.places_of(self._population.learning)
-        return float(self._table.numbers[places, RATING].mean()) if len(places) else math.nan
+        slots = self._population.slots_of(self._population.learning)
+        return float(self._table.numbers[slots, RATING].mean()) if len(slots) else math.nan
 
     def empty_slots(self) -> tuple[str, ...]:
         """Return the slots of live policies without a current, leaving or expected policy."""
-        used = {member.place for member in self._population.learning}
+        used = {member.slot for member in self._population.learning}
         used |= {*self._leaving, *self._table.births.expected, *self._followers.clearing}
         return tuple(name for i, name in enumerate(self._table.policies) if i not in used)
 
@@ -134,12 +134,12 @@ class Lifecycle:
         if self._left & {birth.parent, birth.second}:
             return  # another director retired a parent; the slot stays empty for a later birth
         self._check(birth, acting)
-        place = table.policies.index(name)
+        slot = table.policies.index(name)
         hyperparameters = {**table.specified.get(name, {})}
         if birth.parent is not None:
             hyperparameters |= population[birth.parent].hyperparameters
         hyperparameters |= birth.hyperparameters
-        generation = table.births.ordered(place) + 1
+        generation = table.births.ordered(slot) + 1
         data = newborn_data(birth, table, population, acting, generation)
         born = table.word(MATCHES)
         newborn = Member(PolicyRef(name), None, data.parent, born, hyperparameters)
@@ -149,16 +149,16 @@ class Lifecycle:
             newborn.rate(population[birth.parent].rating, FRESH[UNCERTAINTY])
         elif math.isfinite(mean):  # without a parent: the mean rating of the others
             newborn.rate(mean, FRESH[UNCERTAINTY])
-        table.numbers[place] = 0.0
-        table.numbers[place, : len(FRESH)] = newborn.numbers
-        digest = table.prepare(place, newborn, data)
+        table.numbers[slot] = 0.0
+        table.numbers[slot, : len(FRESH)] = newborn.numbers
+        digest = table.prepare(slot, newborn, data)
         # The birth is recorded before it is ordered. If this actor dies in between, its successor
         # records and orders the same generation again, so the ledger lacks no birth.
         record = self._record(BIRTH, newborn.ref, digest, data.parent)
         record["returns"][:, 0] = generation
         steps = data.training.numbers[STEPS] if data.training is not None else 0.0
         table.records.add(np.concatenate((record, self._numbers(newborn, birth, steps))))
-        table.births.count(place)
+        table.births.count(slot)
         acting.wake(name)
 
     def _check(self, birth: Birth, acting: ActingPolicies) -> None:
@@ -213,28 +213,28 @@ class Lifecycle:
         """Retire a member, which leaves it out of all matches proposed later."""
         member = self._population.retire(ref)
         self._followers.begin_change()
-        self._followers.leave(member.place)
+        self._followers.leave(member.slot)
         self._left.add(ref)
         self._log(RETIRE, ref, 0)
-        self._leaving.append(member.place)
-        self._table.occupants.leave(member.place)
+        self._leaving.append(member.slot)
+        self._table.occupants.leave(member.slot)
 
     def _vacate(self, ref: PolicyRef, acting: ActingPolicies, matchmaker: Matchmaker) -> None:
         """Retire a live policy; if needed, a copy takes its seats."""
         population = self._population
         if ref not in population:
             return  # retired already, or scripted: no policy is born in a scripted member's slot
-        place = self._table.places.stand_in_of(ref.policy)
+        slot = self._table.slots.stand_in_of(ref.policy)
         if not self._can_do_without(ref, matchmaker):
-            if place is None or not can_stand_in(population.members, ref, matchmaker):
+            if slot is None or not can_stand_in(population.members, ref, matchmaker):
                 return
-            taken = {member.place for member in population.members} | set(self._leaving)
-            if place in taken:
+            taken = {member.slot for member in population.members} | set(self._leaving)
+            if slot in taken:
                 return  # the copy of the previous birth is playing its last matches
             snapshot = acting.look(ref.policy)
             if PolicyRef(ref.policy, snapshot.version) not in population:
-                self._freeze_into(place, ref.policy, snapshot)
-                self._standing_in.append(place)
+                self._freeze_into(slot, ref.policy, snapshot)
+                self._standing_in.append(slot)
         self._let_go(ref)
 
     def _relieve(self) -> None:
@@ -243,8 +243,8 @@ class Lifecycle:
         The table is searched for them, since the actor that admitted the newborn may have died.
         """
         there = self._table.occupants.there[self._stand_ins]
-        for place in self._stand_ins[there].tolist():
-            copied = self._population.at(place).ref
+        for slot in self._stand_ins[there].tolist():
+            copied = self._population.at(slot).ref
             if PolicyRef(copied.policy) in self._population:
                 self._let_go(copied)
 
@@ -252,31 +252,31 @@ class Lifecycle:
         least = len(self._roster.dealt_seats) if self._once else 1
         return can_do_without(self._population.members, ref, matchmaker, least)
 
-    def _free(self, place: int) -> bool:
-        if (self._seated == place).any() or not self._followers.have_left(place):
+    def _free(self, slot: int) -> bool:
+        if (self._seated == slot).any() or not self._followers.have_left(slot):
             return False
-        self._ledger.forget(place)
+        self._ledger.forget(slot)
         self._followers.begin_change()
-        self._table.occupants.remove(place)
-        self._followers.empty(place)
+        self._table.occupants.remove(slot)
+        self._followers.empty(slot)
         return True
 
     def _freeze(self, policy: str, snapshot: Snapshot) -> int | None:
         """Freeze a copy and return its slot; None if no slot is free now."""
         if PolicyRef(policy, snapshot.version) in self._population:
             return None
-        taken = {member.place for member in self._population.members} | set(self._leaving)
+        taken = {member.slot for member in self._population.members} | set(self._leaving)
         taken |= set(self._stand_ins.tolist())
-        free = [place for place in self._table.places.copies_of(policy) if place not in taken]
+        free = [slot for slot in self._table.slots.copies_of(policy) if slot not in taken]
         if not free:
             return None
         self._freeze_into(free[0], policy, snapshot)
         return free[0]
 
-    def _freeze_into(self, place: int, policy: str, snapshot: Snapshot) -> None:
+    def _freeze_into(self, slot: int, policy: str, snapshot: Snapshot) -> None:
         born = self._table.word(MATCHES)
         self._followers.begin_change()
-        member = self._population.freeze(policy, snapshot.version, born, place)
+        member = self._population.freeze(policy, snapshot.version, born, slot)
         digest = self._table.freeze(member, snapshot)
         self._log(FREEZE, member.ref, digest)
 

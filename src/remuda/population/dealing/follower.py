@@ -75,10 +75,10 @@ class FollowingLeague(Dealer):
             return []
         revision, fresh = found
         requests, cleared = self.table.followers.requests, self.shard.cleared
-        for place in np.flatnonzero(cleared != requests).tolist():
-            request = load(requests, place)
-            acting.clear(self.table.policies[place])
-            self.shard.note_cleared(place, request)
+        for slot in np.flatnonzero(cleared != requests).tolist():
+            request = load(requests, slot)
+            acting.clear(self.table.policies[slot])
+            self.shard.note_cleared(slot, request)
         self._revision = revision
         self.shard.set_word(SEEN, revision)
         return fresh
@@ -104,14 +104,14 @@ class FollowingLeague(Dealer):
                 return None
         population = self.population
         changed = np.flatnonzero((identity != self._identity).any(1) | (there != self._there))
-        for place in changed[self._there[changed]].tolist():
-            population.retire(population.at(place).ref)
+        for slot in changed[self._there[changed]].tolist():
+            population.retire(population.at(slot).ref)
         fresh = []
-        for place in changed[there[changed]].tolist():
-            ref, parent, born = occupants.decode(place, identity[place].tolist())
-            population.add(table.member(place, ref, parent, born, self.roster.seats), place)
+        for slot in changed[there[changed]].tolist():
+            ref, parent, born = occupants.decode(slot, identity[slot].tolist())
+            population.add(table.member(slot, ref, parent, born, self.roster.seats), slot)
             if ref.is_frozen and not ref.is_scripted:
-                fresh.append(place)
+                fresh.append(slot)
         self._identity, self._there = identity, there
         return revision, fresh
 

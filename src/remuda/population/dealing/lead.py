@@ -85,7 +85,7 @@ class Dealer(ABC):
             return
         actors, dealt = self.table.num_actors, [tuple(match.seats) for match in matches]
         self.matches[copies] = [match.id * actors + self._actor for match in matches]
-        self.seated[copies] = [self._places_of(seats) for seats in dealt]
+        self.seated[copies] = [self._slots_of(seats) for seats in dealt]
         self.learns[copies] = True
         if any(match.learns is not None for match in matches):
             agents = range(self.seated.shape[1])
@@ -95,7 +95,7 @@ class Dealer(ABC):
             ]
         self._counters.set_word(self._proposed, matches[-1].id + 1)
 
-    def _places_of(self, seats: Seating) -> list[int]:
+    def _slots_of(self, seats: Seating) -> list[int]:
         """Return the slot of the member on each seat, after checking the seating."""
         population = self.population
         # With few policies the same seatings recur. The view is cleared when members change.
@@ -103,7 +103,7 @@ class Dealer(ABC):
         found = known.get(seats)
         if found is None:
             check_seating(population, seats, self.matchmaker.name, self.roster.agents, self._once)
-            found = [population[ref].place for ref in seats]
+            found = [population[ref].slot for ref in seats]
             if len(known) < 256:  # with many policies few seatings recur
                 known[seats] = found
         return found
@@ -167,8 +167,8 @@ class Dealer(ABC):
             self.matchmaker.begin_at(self._counters.word(self._proposed))
             return
         identity = self.table.occupants.identity
-        places, held = Range(0, len(identity) - 1), identity[:, POLICY] != NO_POLICY
-        seated = fitting(state, "seated", self.seated, places)
+        slots, held = Range(0, len(identity) - 1), identity[:, POLICY] != NO_POLICY
+        seated = fitting(state, "seated", self.seated, slots)
         require(state, "seated", bool(held[seated].all()), "each of these slots has a member")
         self.seated[...] = seated
         self.learns[...] = fitting(state, "learns", self.learns)
@@ -249,7 +249,7 @@ class League(Dealer):
         live = population.learning
         lifecycle.admit(versions)
         population.matches = self.table.word(MATCHES)
-        lifecycle.note_places()
+        lifecycle.note_slots()
         for command in self._director.step(population, self.ledger, versions):
             try:
                 lifecycle.carry_out(command, acting, self.matchmaker)

@@ -133,7 +133,7 @@ class Evolution:
         found, objectives = {}, self._config.objectives
         for member in population.learning:
             if member.ref.policy in self._kinds:
-                met = ledger.pairs[MET, member.place, : ledger.pairs.shape[1]]
+                met = ledger.pairs[MET, member.slot, : ledger.pairs.shape[1]]
                 born, _, numbers = self._before.get(member.ref.policy, (-1, None, []))
                 before = numbers if born == member.born else unjudged(member)
                 estimates = estimate_fitness(member, before, objectives, met)

@@ -87,14 +87,14 @@ class FitnessEstimate(NamedTuple):
 class Meetings(NamedTuple):
     """A policy's meetings with other policies since its birth, to bound correlations."""
 
-    place: int  # the policy's slot in the population
+    slot: int  # of the policy in the population
     games: float  # number of seats that it has played
-    met: Numbers  # [policies] meetings by slot; at `place`, meetings of two of the policy's seats
+    met: Numbers  # [policies] meetings by slot; at `slot`, meetings of two of the policy's seats
 
     @property
     def seats(self) -> float:
         """The policy's mean number of seats in a match, weighted by seats."""
-        return 1.0 + float(self.met[self.place]) / self.games if self.games else 1.0
+        return 1.0 + float(self.met[self.slot]) / self.games if self.games else 1.0
 
 
 class FitnessEstimates(NamedTuple):
@@ -120,7 +120,7 @@ def estimate_fitness(
     games = now[GAMES] - before[GAMES]
     if games < 2:
         return None
-    meetings = Meetings(member.place, now[GAMES], met) if met is not None else None
+    meetings = Meetings(member.slot, now[GAMES], met) if met is not None else None
     seats = meetings.seats if meetings is not None else 1.0
     columns = _columns(objectives)
     found = [_estimate(now, before, games, seats, *each) for each in columns]
@@ -191,8 +191,8 @@ def _together(estimates: Mapping[str, FitnessEstimates]) -> Numbers:
     known = [each.meetings for each in estimates.values() if each.meetings is not None]
     if len(known) < len(estimates) or not estimates:
         return np.zeros((len(estimates), len(estimates)))
-    places = [each.place for each in known]
-    met = np.array([each.met[places] for each in known])
+    slots = [each.slot for each in known]
+    met = np.array([each.met[slots] for each in known])
     # Meetings since both policies exist, scaled to the games that both estimates are based on.
     played = np.array([each.games for each in known])
     games = np.array([each.games for each in estimates.values()], np.float64)

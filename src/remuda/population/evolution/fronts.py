@@ -41,8 +41,8 @@ def crowding_distance(points: npt.ArrayLike, maximise: Maximise = False) -> Numb
     ranks = sort_into_fronts(p)
     found = np.zeros(len(p))
     for rank in range(int(ranks.max(initial=-1)) + 1):
-        places = np.flatnonzero(ranks == rank)
-        unique, inverse = np.unique(p[places], axis=0, return_inverse=True)
+        front = np.flatnonzero(ranks == rank)
+        unique, inverse = np.unique(p[front], axis=0, return_inverse=True)
         sums = np.zeros(len(unique))
         for objective in range(p.shape[1]):
             order = np.argsort(unique[:, objective], kind="stable")
@@ -55,7 +55,7 @@ def crowding_distance(points: npt.ArrayLike, maximise: Maximise = False) -> Numb
                 )
         if len(unique) == 1:
             sums[:] = np.inf
-        found[places] = sums[inverse.reshape(-1)]
+        found[front] = sums[inverse.reshape(-1)]
     return found
 
 

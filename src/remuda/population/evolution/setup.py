@@ -152,7 +152,7 @@ def check_evolution(
         )
     if config.population.evolution.networks == "any":
         _check_networks(specs, by_policy)
-    _check_places(config, roster)
+    _check_slots(config, roster)
 
 
 def _check_networks(specs: Sequence[PolicySpec], kinds: Mapping[str, Hashable]) -> None:
@@ -169,7 +169,7 @@ def _check_networks(specs: Sequence[PolicySpec], kinds: Mapping[str, Hashable]) 
         )
 
 
-def _check_places(config: Config, roster: Roster) -> None:
+def _check_slots(config: Config, roster: Roster) -> None:
     initial = Population([Member(PolicyRef(name), roster.seats.get(name)) for name in roster.first])
     members = initial.members
     matchmaker = make_matchmaker(config.population, roster.among(roster.first))

@@ -78,10 +78,10 @@ def translated(records: Array, which: Bools, names: Sequence[str], in_file: Sequ
     """Return records with the index of each name in `names` replaced by its index in `in_file`."""
     if tuple(names) == tuple(in_file):
         return records
-    places = {name: place for place, name in enumerate(in_file)}
-    places_of: Integers = np.array([places.get(name, UNKNOWN) for name in names], np.int64)
+    indices = {name: i for i, name in enumerate(in_file)}
+    index_of: Integers = np.array([indices.get(name, UNKNOWN) for name in names], np.int64)
     found, which = records.copy(), which & (records["version"][:, 0] >= 0)
-    found["version"][which, 0] = places_of[found["version"][which, 0]]
+    found["version"][which, 0] = index_of[found["version"][which, 0]]
     return found
 
 
@@ -138,16 +138,16 @@ class Ledger:
         memory: float | None = None,
     ) -> None:
         self.population = population
-        places = len(population.numbers)
-        self.pairs: Numbers = np.zeros((4, places, places)) if pairs is None else pairs
+        slots = len(population.numbers)
+        self.pairs: Numbers = np.zeros((4, slots, slots)) if pairs is None else pairs
         self.recent: Numbers = np.zeros((2, *self.pairs.shape[1:])) if recent is None else recent
         self.retention = 1.0 if memory is None else float(0.5 ** (1.0 / memory))
         """The share of a result's weight that remains after one more match."""
 
-    def forget(self, place: int) -> None:
+    def forget(self, slot: int) -> None:
         """Clear the sums of a slot, so that another member can take it."""
-        forget(self.pairs, place)
-        forget(self.recent, place)
+        forget(self.pairs, slot)
+        forget(self.recent, slot)
 
     def meetings(self, one: PolicyRef, other: PolicyRef) -> int:
         return int(self._between(MET, one, other))
@@ -162,25 +162,25 @@ class Ledger:
 
     def win_rates(self, one: PolicyRef, others: Sequence[PolicyRef], prior: float = 1.0) -> Numbers:
         """Return win rates of a member against several: [len(others)]."""
-        place = self.population[one].place
-        places = [self.population[other].place for other in others]
-        return self.win_rates_at(place, np.array(places, np.int64), prior)
+        slot = self.population[one].slot
+        slots = [self.population[other].slot for other in others]
+        return self.win_rates_at(slot, np.array(slots, np.int64), prior)
 
     def scores(self, one: PolicyRef, others: Sequence[Member]) -> tuple[Numbers, Numbers]:
         """Return a live policy's meetings with others, and its wins: two arrays [len(others)]."""
-        place = self.population[one].place
-        places = np.array([member.place for member in others], np.int64)
-        met: Numbers = self.pairs[MET, place, places]
-        won: Numbers = self.pairs[WON, place, places]
+        slot = self.population[one].slot
+        slots = np.array([member.slot for member in others], np.int64)
+        met: Numbers = self.pairs[MET, slot, slots]
+        won: Numbers = self.pairs[WON, slot, slots]
         return met, won
 
-    def win_rates_at(self, place: int, others: Integers, prior: float = 1.0) -> Numbers:
+    def win_rates_at(self, slot: int, others: Integers, prior: float = 1.0) -> Numbers:
         """Return win rates of the member in a slot against members in others: [len(others)]."""
-        if place >= self.recent.shape[1]:
-            met, lost = self.recent[MET, others, place], self.recent[WON, others, place]
+        if slot >= self.recent.shape[1]:
+            met, lost = self.recent[MET, others, slot], self.recent[WON, others, slot]
             won = met - lost
         else:
-            met, won = self.recent[MET, place, others], self.recent[WON, place, others]
+            met, won = self.recent[MET, slot, others], self.recent[WON, slot, others]
         rates: Numbers = np.clip((won + 0.5 * prior) / (met + prior), 0.0, 1.0)
         return rates
 
@@ -196,20 +196,20 @@ class Ledger:
         sums = self.pairs if sums is None else sums
         if one not in self.population or other not in self.population:
             return 0.0
-        place, others = self.population[one].place, self.population[other].place
+        slot, others = self.population[one].slot, self.population[other].slot
         rows = sums.shape[1]
-        if place < rows:
-            return float(sums[what, place, others])
+        if slot < rows:
+            return float(sums[what, slot, others])
         if others >= rows:
             return 0.0
-        turned = float(sums[{EARNED: CONCEDED}.get(what, what), others, place])
-        return float(sums[MET, others, place]) - turned if what == WON else turned
+        turned = float(sums[{EARNED: CONCEDED}.get(what, what), others, slot])
+        return float(sums[MET, others, slot]) - turned if what == WON else turned
 
 
-def forget(pairs: Numbers, place: int) -> None:
-    if place < pairs.shape[1]:
-        pairs[:, place] = 0.0
-    pairs[:, :, place] = 0.0
+def forget(pairs: Numbers, slot: int) -> None:
+    if slot < pairs.shape[1]:
+        pairs[:, slot] = 0.0
+    pairs[:, :, slot] = 0.0
 
 
 FORGOTTEN = 1e-12  # smaller counts become 0, since arithmetic on denormal numbers is slow
@@ -217,7 +217,7 @@ FORGOTTEN = 1e-12  # smaller counts become 0, since arithmetic on denormal numbe
 
 @njit(cache=True)
 def count(
-    places: Integers,
+    slots: Integers,
     returns: Numbers,
     over: Bools,
     pairs: Numbers,
@@ -230,11 +230,11 @@ def count(
         if not over[m]:
             continue
         if retention < 1.0:
-            for i in range(places.shape[1]):
-                row = places[m, i]
+            for i in range(slots.shape[1]):
+                row = slots[m, i]
                 first = row < recent.shape[1] and not math.isnan(returns[m, i])
                 for j in range(i):
-                    same = places[m, j] == row and not math.isnan(returns[m, j])
+                    same = slots[m, j] == row and not math.isnan(returns[m, j])
                     first = first and not same
                 if not first:
                     continue  # forget once per match, even if a policy has several seats
@@ -242,17 +242,17 @@ def count(
                     for column in range(recent.shape[2]):
                         left = recent[what, row, column] * retention
                         recent[what, row, column] = left if left > FORGOTTEN else 0.0
-        for i in range(places.shape[1]):
-            row = places[m, i]
+        for i in range(slots.shape[1]):
+            row = slots[m, i]
             if math.isnan(returns[m, i]):
                 continue
             numbers[row, GAMES] += 1.0
             numbers[row, REWARD] += returns[m, i]
             numbers[row, SQUARES] += returns[m, i] ** 2
-            for j in range(places.shape[1]):
+            for j in range(slots.shape[1]):
                 if i == j or math.isnan(returns[m, j]):
                     continue
-                column = places[m, j]
+                column = slots[m, j]
                 won = 0.0
                 if returns[m, i] > returns[m, j]:
                     won = 1.0

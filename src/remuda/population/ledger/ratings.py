@@ -55,7 +55,7 @@ def probability_of_order(better: Member, worse: Member) -> float:
 
 @njit(inline="always")
 def sides_there(
-    places: Integers, returns: Numbers, sides: Integers, side_of: Integers, sizes: Integers
+    slots: Integers, returns: Numbers, sides: Integers, side_of: Integers, sizes: Integers
 ) -> tuple[int, bool]:
     """Return how many sides took part in a match, and whether one member had all their seats.
 
@@ -67,8 +67,8 @@ def sides_there(
     for i in range(sides.size):
         if not math.isnan(returns[i]):
             sizes[sides[i]] += 1
-            first = places[i] if first < 0 else first
-            single &= places[i] == first
+            first = slots[i] if first < 0 else first
+            single &= slots[i] == first
     for i in range(sides.size):
         side_of[i] = -1
         if not math.isnan(returns[i]):
@@ -123,7 +123,7 @@ def _rate_sides(
 
 @njit(inline="always")
 def _write_means(
-    places: Integers,
+    slots: Integers,
     m: int,
     side_of: Integers,
     new_mu: Numbers,
@@ -135,19 +135,19 @@ def _write_means(
     for i in range(seats):
         if side_of[i] < 0:
             continue
-        place, found, rating, uncertainty = places[m, i], 0, 0.0, 0.0
+        slot, found, rating, uncertainty = slots[m, i], 0, 0.0, 0.0
         for j in range(seats):
-            if places[m, j] == place and side_of[j] >= 0:
+            if slots[m, j] == slot and side_of[j] >= 0:
                 found += 1
                 rating += new_mu[j]
                 uncertainty += new_sigma[j]
-        numbers[place, RATING] = rating / found
-        numbers[place, UNCERTAINTY] = uncertainty / found
+        numbers[slot, RATING] = rating / found
+        numbers[slot, UNCERTAINTY] = uncertainty / found
 
 
 @njit(cache=True)
 def rate_all(
-    places: Integers, returns: Numbers, over: Bools, sides: Integers, numbers: Numbers
+    slots: Integers, returns: Numbers, over: Bools, sides: Integers, numbers: Numbers
 ) -> None:
     """Update the ratings with the results of matches, one after another.
 
@@ -169,14 +169,14 @@ def rate_all(
     for m in range(len(over)):
         if not over[m]:
             continue
-        count, single = sides_there(places[m], returns[m], sides, side_of, sizes)
+        count, single = sides_there(slots[m], returns[m], sides, side_of, sizes)
         if single or count < 2:
             continue
         mean[:] = mu[:] = variance[:] = 0.0
         for i in range(seats):
             if side_of[i] < 0:
                 continue
-            member = numbers[places[m, i]]
+            member = numbers[slots[m, i]]
             mean[side_of[i]] += returns[m, i]
             mu[side_of[i]] += member[RATING]
             variance[side_of[i]] += member[UNCERTAINTY] ** 2 + TAU**2
@@ -187,12 +187,12 @@ def rate_all(
         for i in range(seats):
             if side_of[i] < 0:
                 continue
-            member, side = numbers[places[m, i]], side_of[i]
+            member, side = numbers[slots[m, i]], side_of[i]
             own = member[UNCERTAINTY] ** 2 + TAU**2
             part = own / variance[side]
             new_mu[i] = member[RATING] + part * omega[side]
             new_sigma[i] = np.sqrt(own * max(1.0 - part * delta[side], KAPPA))
-        _write_means(places, m, side_of, new_mu, new_sigma, numbers)
+        _write_means(slots, m, side_of, new_mu, new_sigma, numbers)
 
 
 def sides_by_agent(teams: Sequence[str]) -> Integers:
@@ -202,10 +202,10 @@ def sides_by_agent(teams: Sequence[str]) -> Integers:
 
 @njit(cache=True)
 def count_teams(
-    places: Integers, returns: Numbers, over: Bools, sides: Integers, numbers: Numbers
+    slots: Integers, returns: Numbers, over: Bools, sides: Integers, numbers: Numbers
 ) -> None:
     """Add to each seat's member the mean return of its team, and the square; skip NaN returns."""
-    seats = places.shape[1]
+    seats = slots.shape[1]
     for m in range(len(over)):
         if not over[m]:
             continue
@@ -218,22 +218,22 @@ def count_teams(
                     total += returns[m, j]
                     members += 1
             mean = total / members
-            numbers[places[m, i], TEAM] += mean
-            numbers[places[m, i], TEAM_SQUARES] += mean**2
+            numbers[slots[m, i], TEAM] += mean
+            numbers[slots[m, i], TEAM_SQUARES] += mean**2
 
 
 @njit(cache=True)
 def count_metrics(
-    places: Integers, returns: Numbers, metrics: Floats, over: Bools, numbers: Numbers, first: int
+    slots: Integers, returns: Numbers, metrics: Floats, over: Bools, numbers: Numbers, first: int
 ) -> None:
     """Add up the episode's metrics and their squares for each seat that took part."""
     for m in range(len(over)):
         if not over[m]:
             continue
-        for i in range(places.shape[1]):
+        for i in range(slots.shape[1]):
             if math.isnan(returns[m, i]):
                 continue
             for metric in range(len(metrics)):
                 value = float(metrics[metric, m])
-                numbers[places[m, i], first + 2 * metric] += value
-                numbers[places[m, i], first + 2 * metric + 1] += value**2
+                numbers[slots[m, i], first + 2 * metric] += value
+                numbers[slots[m, i], first + 2 * metric + 1] += value**2

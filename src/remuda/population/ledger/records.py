@@ -66,7 +66,7 @@ class Member:
     hyperparameters: dict[str, float] = field(default_factory=dict)
     is_imported: bool = False  # true for a frozen policy of another run
     numbers: Numbers = field(init=False, default_factory=lambda: np.array(FRESH))
-    place: int = field(init=False, default=-1)  # its slot (row), once it is in a population
+    slot: int = field(init=False, default=-1)  # its row, once it is in a population
 
     @property
     def games(self) -> int:
@@ -120,14 +120,14 @@ class Population:
         self._members: dict[PolicyRef, Member] = {}
         self._grows = numbers is None
         self.numbers: Numbers = np.zeros((16, len(FRESH))) if numbers is None else numbers
-        """[slots, fields], by `Member.place`."""
+        """[slots, fields], by `Member.slot`."""
         self.matches = 0
         self.dealt: frozenset[int] | None = None  # seats that a matchmaker assigns; None for all
         self.empty: tuple[str, ...] = ()  # slots in which a policy may be born
         self.expected: tuple[str, ...] = ()  # slots whose newborn is ordered but does not play yet
         self.leaving: tuple[str, ...] = ()
         """The slots of retired policies that still play their last matches."""
-        self._places: dict[int, Member] = {}
+        self._slots: dict[int, Member] = {}
         self._past: dict[str, list[Member]] = {}
         self._views: dict[object, Any] = {}
         self._arrays: dict[int, tuple[tuple[Member, ...], Integers]] = {}
@@ -147,7 +147,7 @@ class Population:
     @property
     def members(self) -> tuple[Member, ...]:
         return self.view(
-            "members", lambda: tuple(self._places[place] for place in sorted(self._places))
+            "members", lambda: tuple(self._slots[slot] for slot in sorted(self._slots))
         )
 
     @property
@@ -179,20 +179,20 @@ class Population:
         )
 
     @property
-    def places(self) -> Integers:
+    def slots(self) -> Integers:
         """[N]: the slots of all members, in order."""
-        return self.places_of(self.members)
+        return self.slots_of(self.members)
 
-    def places_of(self, members: tuple[Member, ...]) -> Integers:
+    def slots_of(self, members: tuple[Member, ...]) -> Integers:
         """Return the slots of members: [len(members)]; the result is cached for this tuple."""
         found = self._arrays.get(id(members))
         if found is None or found[0] is not members:
-            places = np.array([member.place for member in members], np.int64)
-            found = self._arrays[id(members)] = (members, places)
+            slots = np.array([member.slot for member in members], np.int64)
+            found = self._arrays[id(members)] = (members, slots)
         return found[1]
 
-    def at(self, place: int) -> Member:
-        return self._places[place]
+    def at(self, slot: int) -> Member:
+        return self._slots[slot]
 
     def for_seat(self, seat: int) -> tuple[Member, ...]:
         return self._for_seat("members", self.members, seat)
@@ -203,38 +203,38 @@ class Population:
     def past_for_seat(self, seat: int) -> tuple[Member, ...]:
         return self._for_seat("frozen", self.frozen, seat)
 
-    def add(self, member: Member, place: int | None = None) -> None:
+    def add(self, member: Member, slot: int | None = None) -> None:
         """Add a member in a free slot, by default the first free slot."""
         if member.ref in self._members:
             raise ConfigError(f"there is a policy {member.ref} in the population already")
-        if place is None:
-            place = next(i for i in range(len(self._places) + 1) if i not in self._places)
-        while place >= len(self.numbers) and self._grows:
+        if slot is None:
+            slot = next(i for i in range(len(self._slots) + 1) if i not in self._slots)
+        while slot >= len(self.numbers) and self._grows:
             self.numbers = np.concatenate((self.numbers, np.zeros_like(self.numbers)))
             for other in self._members.values():
-                other.numbers = self.numbers[other.place]
-        self.numbers[place, : len(member.numbers)] = member.numbers
-        member.place, member.numbers = place, self.numbers[place]
-        self._members[member.ref] = self._places[place] = member
+                other.numbers = self.numbers[other.slot]
+        self.numbers[slot, : len(member.numbers)] = member.numbers
+        member.slot, member.numbers = slot, self.numbers[slot]
+        self._members[member.ref] = self._slots[slot] = member
         if member.ref.is_frozen:
             past = [*self._past.get(member.ref.policy, ()), member]
             self._past[member.ref.policy] = sorted(past, key=lambda each: each.ref.version)
         self._views.clear()
         self._arrays.clear()
 
-    def freeze(self, policy: str, version: int, born: int = 0, place: int | None = None) -> Member:
+    def freeze(self, policy: str, version: int, born: int = 0, slot: int | None = None) -> Member:
         """Add a frozen copy of a live policy, with the policy's rating."""
         live = self._members[PolicyRef(policy)]
         ref = PolicyRef(policy, version)
         copy = Member(ref, live.seats, live.ref, born, dict(live.hyperparameters))
         copy.rate(live.rating, live.uncertainty)
-        self.add(copy, place)
+        self.add(copy, slot)
         return copy
 
     def retire(self, ref: PolicyRef) -> Member:
         """Remove a member; the returned member has its own copy of its numbers."""
         member = self._members.pop(ref)
-        del self._places[member.place]
+        del self._slots[member.slot]
         if ref.is_frozen:
             self._past[ref.policy] = [m for m in self._past[ref.policy] if m is not member]
         member.numbers = member.numbers.copy()

@@ -32,7 +32,7 @@ class SimilarRatings(Matchmaker):
         self.window = window
 
     def seat(self, population: Population, ledger: Ledger, rng: Generator) -> Seating:  # noqa: ARG002
-        ratings = population.numbers[population.places, RATING]
+        ratings = population.numbers[population.slots, RATING]
         order = np.argsort(ratings, kind="stable")
         members = population.members
         learns: Bools = population.view(
@@ -128,10 +128,10 @@ class Prioritized(Matchmaker):
         self, learner: Member, own_seat: int, population: Population, ledger: Ledger, rng: Generator
     ) -> Seating:
         is_past = self._other_past_seats(own_seat, population, rng)
-        places, members = population.places, population.members
-        weights = self._weigh(1.0 - ledger.win_rates_at(learner.place, places))
-        free = np.ones(len(places), np.bool_)  # members without a seat so far
-        free[np.searchsorted(places, learner.place)] = False
+        slots, members = population.slots, population.members
+        weights = self._weigh(1.0 - ledger.win_rates_at(learner.slot, slots))
+        free = np.ones(len(slots), np.bool_)  # members without a seat so far
+        free[np.searchsorted(slots, learner.slot)] = False
         seated = []
         for seat in range(self.num_seats):
             if seat == own_seat:
@@ -152,7 +152,7 @@ class Prioritized(Matchmaker):
         def find() -> Integers:
             by_name = {"live": population.live_for_seat, "past": population.past_for_seat}
             members = by_name.get(name, population.for_seat)(seat)
-            return np.searchsorted(population.places, population.places_of(members))
+            return np.searchsorted(population.slots, population.slots_of(members))
 
         return population.view(("rows", name, population.kind_of_seat(seat)), find)
 

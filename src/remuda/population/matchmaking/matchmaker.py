@@ -219,7 +219,7 @@ def can_stand_in(members: Sequence[Member], ref: PolicyRef, matchmaker: Matchmak
     versions = (member.ref.version for member in others if not member.ref.is_scripted)
     newest = max(versions, default=0)
     frozen = Member(PolicyRef(ref.policy, max(newest, 0) + 1), live.seats)
-    frozen.place = live.place
+    frozen.slot = live.slot
     learns = any(member.learns for member in others)
     return learns and _makes_matches([*others, frozen], matchmaker)
 
@@ -227,7 +227,7 @@ def can_stand_in(members: Sequence[Member], ref: PolicyRef, matchmaker: Matchmak
 def _makes_matches(members: Sequence[Member], matchmaker: Matchmaker) -> bool:
     population = Population()
     for member in members:
-        population.add(Member(member.ref, member.seats, member.parent), member.place)
+        population.add(Member(member.ref, member.seats, member.parent), member.slot)
     trial = copy.deepcopy(matchmaker)
     try:
         trial.propose(population, Ledger(population), 1, np.random.default_rng(0))

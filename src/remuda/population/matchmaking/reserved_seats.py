@@ -64,7 +64,7 @@ class ReservedSeats(Matchmaker):
             found, takers = Population(numbers=population.numbers), set(self._taken.values())
             for member in population.members:
                 if member.ref not in takers:
-                    found.add(self._renumbered(member), member.place)
+                    found.add(self._renumbered(member), member.slot)
             return found
 
         others = population.view(("but for", tuple(self._taken)), find)

@@ -58,26 +58,26 @@ class BirthOrders:
         orders = self.all
         return np.flatnonzero(orders[:, ADMITTED] != orders[:, ORDERED]).tolist()
 
-    def since(self, place: int) -> int | None:
+    def since(self, slot: int) -> int | None:
         """Return the version under which the newborn was published, if it was."""
-        orders = self.all[place]
+        orders = self.all[slot]
         if load(orders, CONFIRMED) != orders[ORDERED]:
             return None
         return int(orders[SINCE])
 
-    def ordered(self, place: int) -> int:
-        return load(self.all[place], ORDERED)
+    def ordered(self, slot: int) -> int:
+        return load(self.all[slot], ORDERED)
 
-    def confirmed(self, place: int) -> int:
+    def confirmed(self, slot: int) -> int:
         """Return the number of births that the slot's learner has carried out."""
-        return load(self.all[place], CONFIRMED)
+        return load(self.all[slot], CONFIRMED)
 
     def newborn_weights(self, policy: str) -> Floats:
         """Return the newborn's weights: [size]; valid until the birth is confirmed."""
         return self._weights[policy]["newborn"].copy()
 
-    def put_weights(self, place: int, weights: Floats) -> int:
-        held = self._weights[self._policies[place]]["newborn"]
+    def put_weights(self, slot: int, weights: Floats) -> int:
+        held = self._weights[self._policies[slot]]["newborn"]
         held[...] = weights
         return zlib.crc32(held.tobytes())
 
@@ -90,8 +90,8 @@ class BirthOrders:
         rows = self._training.get(policy)
         return rows.layout if rows is not None else None
 
-    def put_training(self, place: int, training: TrainingState | None) -> None:
-        rows = self._training.get(self._policies[place])
+    def put_training(self, slot: int, training: TrainingState | None) -> None:
+        rows = self._training.get(self._policies[slot])
         if rows is not None:
             rows.write(0, training)
 
@@ -112,17 +112,17 @@ class BirthOrders:
                 found = TrainingState.restored(branch(training, policy), rows.layout, held)
             rows.write(0, found)
 
-    def count(self, place: int) -> None:
+    def count(self, slot: int) -> None:
         """Write the order; call this after all data of the newborn is in the table."""
-        store(self.all[place], ORDERED, int(self.all[place, ORDERED]) + 1)
+        store(self.all[slot], ORDERED, int(self.all[slot, ORDERED]) + 1)
 
-    def close(self, place: int) -> None:
+    def close(self, slot: int) -> None:
         """Mark the newborn as playing."""
-        self.all[place, ADMITTED] = self.all[place, ORDERED]
+        self.all[slot, ADMITTED] = self.all[slot, ORDERED]
 
-    def confirm(self, place: int, version: int) -> int:
+    def confirm(self, slot: int, version: int) -> int:
         """Mark the newest order as carried out; returns the number of orders."""
-        ordered = self.ordered(place)
-        self.all[place, SINCE] = version
-        store(self.all[place], CONFIRMED, ordered)
+        ordered = self.ordered(slot)
+        self.all[slot, SINCE] = version
+        store(self.all[slot], CONFIRMED, ordered)
         return ordered

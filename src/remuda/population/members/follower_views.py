@@ -40,7 +40,7 @@ def shard_fields(copies: int, seats: int, policies: int, metrics: int = 0) -> Fi
         "seated": ((copies, seats), np.int64),
         "cleared": ((policies,), np.int64),
         "records": ((size,), record_type(seats)),
-        "places": ((size, seats), np.int64),
+        "slots": ((size, seats), np.int64),
         "returns": ((size, seats), np.float64),
         "metrics": ((size, metrics), np.float32),
     }
@@ -80,13 +80,13 @@ class Shard(Words):
 
     # Called by the follower.
 
-    def add(self, records: Array, places: Integers, returns: Array, metrics: Floats) -> None:
+    def add(self, records: Array, slots: Integers, returns: Array, metrics: Floats) -> None:
         """Write results; those that do not fit are lost and counted."""
         begin = self.word(WRITTEN)
         room = min(self.size - (begin - self.word(TAKEN)), len(records))
         rows = np.arange(begin, begin + room) % self.size
         shared = self._shared
-        shared["records"][rows], shared["places"][rows] = records[:room], places[:room]
+        shared["records"][rows], shared["slots"][rows] = records[:room], slots[:room]
         shared["returns"][rows], shared["metrics"][rows] = returns[:room], metrics[:room]
         self.set_word(WRITTEN, begin + room)
         if room < len(records):
@@ -97,8 +97,8 @@ class Shard(Words):
         fence_release()  # a reader of the new seating also sees the earlier results
         self.seated[...] = seated
 
-    def note_cleared(self, place: int, request: int) -> None:
-        store(self.cleared, place, request)
+    def note_cleared(self, slot: int, request: int) -> None:
+        store(self.cleared, slot, request)
 
     # Called by the lead.
 
@@ -106,8 +106,8 @@ class Shard(Words):
         """Return copies of `count` results from number `begin`, ordered as in `add`."""
         rows = np.arange(begin, begin + count) % self.size
         shared = self._shared
-        places: Integers = shared["places"][rows]
-        return shared["records"][rows], places, shared["returns"][rows], shared["metrics"][rows]
+        slots: Integers = shared["slots"][rows]
+        return shared["records"][rows], slots, shared["returns"][rows], shared["metrics"][rows]
 
 
 BATCH = 256
@@ -166,9 +166,9 @@ class Followers(Words):
         if revision % 2 == 1:
             self.set_word(REVISION, revision + 1)
 
-    def leave(self, place: int) -> None:
+    def leave(self, slot: int) -> None:
         if self:
-            self._left_at[place] = self.word(REVISION) + 1
+            self._left_at[slot] = self.word(REVISION) + 1
 
     def look(self) -> None:
         """Poll the followers' seatings. Call `take` after this, and empty slots after that."""
@@ -176,20 +176,20 @@ class Followers(Words):
             self._seen = [(shard.word(SEEN), shard.seated.copy()) for shard in self.shards]
             fence_acquire()
 
-    def have_left(self, place: int) -> bool:
+    def have_left(self, slot: int) -> bool:
         """Return whether all followers have dropped the leaving member and ended its matches."""
         if not self:
             return True
-        at = self._left_at[place]
+        at = self._left_at[slot]
         return bool(self._seen) and not any(
-            seen < at or (seated == place).any() for seen, seated in self._seen
+            seen < at or (seated == slot).any() for seen, seated in self._seen
         )
 
-    def empty(self, place: int) -> None:
+    def empty(self, slot: int) -> None:
         """Request that all followers clear their rings of an emptied slot."""
-        self._left_at.pop(place, None)
-        if self and place < len(self.requests):
-            store(self.requests, place, load(self.requests, place) + 1)
+        self._left_at.pop(slot, None)
+        if self and slot < len(self.requests):
+            store(self.requests, slot, load(self.requests, slot) + 1)
 
     @property
     def clearing(self) -> list[int]:
@@ -222,13 +222,13 @@ class Followers(Words):
             end = shard.word(WRITTEN)
             while (begin := shard.word(TAKEN)) < end:
                 size = min(end - begin, BATCH)
-                records, places, returns, metrics = shard.results(begin, size)
+                records, slots, returns, metrics = shard.results(begin, size)
                 taking, matches = self._taking, self.word(MATCHES)
                 taking[1:5] = begin, size, self._records.written, matches
                 store(taking, 0, number + 1)
                 self._records.add(records)
                 self._finish_taking()
-                count(places, returns, np.ascontiguousarray(metrics.T))
+                count(slots, returns, np.ascontiguousarray(metrics.T))
 
     def hand_over(self) -> None:
         """Pass the remaining results to the ledger after all actors have ended, without sums."""
@@ -246,9 +246,9 @@ class Followers(Words):
         revision = self.word(REVISION)
         revision += revision % 2
         occupants, expected = self._occupants, self._births.expected
-        for place in range(len(self.requests)):
-            if not occupants.is_there(place) and place not in expected:
-                self.empty(place)
+        for slot in range(len(self.requests)):
+            if not occupants.is_there(slot) and slot not in expected:
+                self.empty(slot)
         self._left_at = dict.fromkeys(occupants.leaving, revision + 2)
         self.set_word(REVISION, revision + 2)
 

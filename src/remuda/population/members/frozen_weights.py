@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from remuda.population.members.imported import Imported
-from remuda.population.members.table_parts import POLICY, VERSION, Places
+from remuda.population.members.table_parts import POLICY, VERSION, Slots
 from remuda.publish.snapshot import Snapshot
 from remuda.publish.training_state import TrainingLayout
 from remuda.system.checkpoint.fitting import COUNT, SHARE, fitting_all
@@ -48,12 +48,12 @@ class FrozenWeights:
 
     def __init__(
         self,
-        places: Places,
+        slots: Slots,
         weights: Mapping[str, SharedArrays],
         imported: Sequence[Imported],
         arena: Arena | None,
     ) -> None:
-        self._places, self._weights = places, weights
+        self._slots, self._weights = slots, weights
         self._imported = tuple(
             SharedArrays({"weights": ((1, member.weights.size), np.float32)}, arena)
             for member in imported
@@ -61,29 +61,29 @@ class FrozenWeights:
         for member, held in zip(imported, self._imported, strict=True):
             held["weights"][0] = member.weights
 
-    def write(self, place: int, snapshot: Snapshot) -> int:
+    def write(self, slot: int, snapshot: Snapshot) -> int:
         """Copy a snapshot into a slot; returns a digest of the weights."""
-        held, row = self._held(place)
+        held, row = self._held(slot)
         held["weights"][row] = snapshot.weights
         held["learner_step"][row] = snapshot.learner_step
         held["epsilon"][row] = snapshot.epsilon
         return zlib.crc32(held["weights"][row].tobytes())
 
-    def read(self, place: int, version: int) -> Snapshot:
-        if place in self._places.imported:
-            at = self._places.imported.index(place)
+    def read(self, slot: int, version: int) -> Snapshot:
+        if slot in self._slots.imported:
+            at = self._slots.imported.index(slot)
             own: Floats = self._imported[at]["weights"][0].copy()
-            origin = self._places.origins[at]
+            origin = self._slots.origins[at]
             return Snapshot(own, origin.version, origin.learner_step, origin.epsilon)
-        held, row = self._held(place)
+        held, row = self._held(slot)
         weights: Floats = held["weights"][row].copy()
         return Snapshot(
             weights, version, int(held["learner_step"][row]), float(held["epsilon"][row])
         )
 
-    def copy_into(self, place: int, weights: Floats) -> None:
+    def copy_into(self, slot: int, weights: Floats) -> None:
         """Copy a slot's weights into its row of a policy's copies: `weights` [copies, size]."""
-        held, row = self._held(place)
+        held, row = self._held(slot)
         weights[row] = held["weights"][row]
 
     def state(self, policy: str) -> State:
@@ -99,15 +99,15 @@ class FrozenWeights:
         for name, array in fitting_all(state, table).items():
             held[name][...] = array
 
-    def rows(self, place: int) -> list[Array]:
+    def rows(self, slot: int) -> list[Array]:
         """Return views of a slot's arrays; an empty list if the slot is not for frozen copies."""
-        if not self._places.may_hold_copy(place):
+        if not self._slots.may_hold_copy(slot):
             return []
-        held, row = self._held(place)
+        held, row = self._held(slot)
         return [held[name][row : row + 1] for name in ("weights", "learner_step", "epsilon")]
 
-    def _held(self, place: int) -> tuple[SharedArrays, int]:
-        policy, row = self._places.row_of(place)
+    def _held(self, slot: int) -> tuple[SharedArrays, int]:
+        policy, row = self._slots.row_of(slot)
         return self._weights[policy], row
 
 

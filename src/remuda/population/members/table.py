@@ -53,9 +53,9 @@ from remuda.population.members.table_parts import (
     VERSION,
     MemberNumbers,
     Occupants,
-    PlaceHyperparameters,
-    Places,
     RecordBuffer,
+    SlotHyperparameters,
+    Slots,
     Words,
     table_fields,
 )
@@ -85,7 +85,7 @@ MemberRow = tuple[PolicyRef, PolicyRef | None, int, int, Row]
 class Table(Words):
     """The table of a population: its members by slot, in several parts.
 
-    `places` assigns slots, and `occupants` are their members. `numbers` and `member_numbers` are
+    `slots` assigns them, and `occupants` are their members. `numbers` and `member_numbers` are
     results and ratings, `frozen_weights` the weights of members that do not learn, `births` the
     orders for learners, and `records` the results for the coordinator to write.
     """
@@ -106,35 +106,35 @@ class Table(Words):
         followers: Sequence[int] = (),
     ) -> None:
         origins = [member.origin for member in imported]
-        self.places = Places(tuple(sizes), copies, origins, scripted, stand_ins)
-        self.policies, self.names, self.seats = self.places.policies, self.places.names, seats
+        self.slots = Slots(tuple(sizes), copies, origins, scripted, stand_ins)
+        self.policies, self.names, self.seats = self.slots.policies, self.slots.names, seats
         self.specified = dict(hyperparameters or {})
         names = names_of(self.specified.values())
-        others = len(self.places.outsiders)
+        others = len(self.slots.outsiders)
         fields = table_fields(len(sizes), seats, copies, others, len(names), episode_metrics)
         shared = SharedArrays(fields, arena)
         weights = weight_arrays(sizes, copies, arena, training)
         super().__init__(shared)
-        self.frozen_weights = FrozenWeights(self.places, weights, imported, arena)
+        self.frozen_weights = FrozenWeights(self.slots, weights, imported, arena)
         self.births = BirthOrders(shared, weights, training)
         self.records = RecordBuffer(shared, seats)
         self.shards = tuple(
             Shard(own, seats, len(sizes), episode_metrics, arena) for own in followers
         )
         self.member_numbers = MemberNumbers(shared)
-        self.hyperparameters = PlaceHyperparameters(shared, names)
+        self.hyperparameters = SlotHyperparameters(shared, names)
         self.hyperparameters.all[...] = np.nan
-        self.occupants = Occupants(shared, self.places)
+        self.occupants = Occupants(shared, self.slots)
         self.followers = Followers(self.shards, shared, self.records, self.occupants, self.births)
         self.occupants.identity[...] = NO_POLICY
-        for place, policy in enumerate(self.policies):
-            self.hyperparameters.put(place, self.specified.get(policy, {}))
+        for slot, policy in enumerate(self.policies):
+            self.hyperparameters.put(slot, self.specified.get(policy, {}))
             if policy not in empty:
-                self.occupants.put(place, Member(PolicyRef(policy)))
+                self.occupants.put(slot, Member(PolicyRef(policy)))
         self.numbers[: len(sizes), : len(FRESH)] = FRESH
-        for place, ref in self.places.outsiders.items():
-            self.occupants.put(place, Member(ref))
-            self.numbers[place, : len(FRESH)] = FRESH
+        for slot, ref in self.slots.outsiders.items():
+            self.occupants.put(slot, Member(ref))
+            self.numbers[slot, : len(FRESH)] = FRESH
 
     @property
     def nbytes(self) -> int:
@@ -164,19 +164,19 @@ class Table(Words):
         """Results of followers that were lost because the lead did not take them in time."""
         return sum(shard.word(LOST) for shard in self.shards)
 
-    def prepare(self, place: int, newborn: Member, begins: Newborn) -> int:
+    def prepare(self, slot: int, newborn: Member, begins: Newborn) -> int:
         """Write a newborn's initial data into an empty slot; returns a digest of its weights."""
-        digest = self.births.put_weights(place, begins.weights)
-        self.births.put_training(place, begins.training)
-        self.occupants.put(place, newborn, there=False)
-        self.hyperparameters.put(place, newborn.hyperparameters)
+        digest = self.births.put_weights(slot, begins.weights)
+        self.births.put_training(slot, begins.training)
+        self.occupants.put(slot, newborn, there=False)
+        self.hyperparameters.put(slot, newborn.hyperparameters)
         return digest
 
-    def admit(self, place: int) -> Member:
-        ref, parent, born = self.occupants.decode(place, self.occupants.identity[place].tolist())
-        newborn = Member(ref, None, parent, born, self.hyperparameters.of(place))
-        self.occupants.put(place, newborn)
-        self.births.close(place)
+    def admit(self, slot: int) -> Member:
+        ref, parent, born = self.occupants.decode(slot, self.occupants.identity[slot].tolist())
+        newborn = Member(ref, None, parent, born, self.hyperparameters.of(slot))
+        self.occupants.put(slot, newborn)
+        self.births.close(slot)
         return newborn
 
     def population(
@@ -185,18 +185,18 @@ class Table(Words):
         """Return all members that have not retired, except copies that are being frozen."""
         numbers = self.numbers if own else self.member_numbers.whole()
         found = Population(numbers=numbers)
-        for place in np.flatnonzero(self.occupants.there).tolist():
-            identity = self.occupants.read(place)
+        for slot in np.flatnonzero(self.occupants.there).tolist():
+            identity = self.occupants.read(slot)
             if identity is None:
                 continue  # the copy is being frozen
-            member = self.member(place, *identity, seats)
-            member.numbers = numbers[place].copy()
-            found.add(member, place)
+            member = self.member(slot, *identity, seats)
+            member.numbers = numbers[slot].copy()
+            found.add(member, slot)
         return found
 
     def member(
         self,
-        place: int,
+        slot: int,
         ref: PolicyRef,
         parent: PolicyRef | None,
         born: int,
@@ -204,45 +204,45 @@ class Table(Words):
     ) -> Member:
         """Return a slot's member, from the result of `Occupants.read`, without its numbers."""
         own = (seats or {}).get(ref.policy)
-        is_imported, held = place in self.places.imported, self.hyperparameters.of(place)
+        is_imported, held = slot in self.slots.imported, self.hyperparameters.of(slot)
         return Member(ref, own, parent, born, held, is_imported=is_imported)
 
-    def rows(self, frozen: bool = True, places: Integers | None = None) -> list[MemberRow]:
+    def rows(self, frozen: bool = True, slots: Integers | None = None) -> list[MemberRow]:
         """Return all members as plain data, for display: thousands in milliseconds."""
         occupants = self.occupants
-        if places is None:
-            places = np.arange(len(self.places) if frozen else len(self.policies))
-        before = occupants.sequence[places]
+        if slots is None:
+            slots = np.arange(len(self.slots) if frozen else len(self.policies))
+        before = occupants.sequence[slots]
         fence_acquire()
-        identity, numbers = occupants.identity[places], self.member_numbers.whole(places)
-        there = occupants.there[places]
+        identity, numbers = occupants.identity[slots], self.member_numbers.whole(slots)
+        there = occupants.there[slots]
         fence_acquire()
         there &= (identity[:, POLICY] != NO_POLICY) & (before % 2 == 0)
-        there &= occupants.sequence[places] == before  # false if a copy was being frozen
-        rows = zip(*(each[there].tolist() for each in (places, identity, numbers)), strict=True)
-        return [(*occupants.decode(place, member), place, row) for place, member, row in rows]
+        there &= occupants.sequence[slots] == before  # false if a copy was being frozen
+        rows = zip(*(each[there].tolist() for each in (slots, identity, numbers)), strict=True)
+        return [(*occupants.decode(slot, member), slot, row) for slot, member, row in rows]
 
     def freeze(self, member: Member, snapshot: Snapshot) -> int:
         """Write a deep copy of these weights into the member's slot; returns their digest."""
-        place = member.place
-        writing = self.occupants.begin_writing(place)
-        digest = self.frozen_weights.write(place, snapshot)
-        self.occupants.put(place, member)
-        self.hyperparameters.put(place, member.hyperparameters)
-        self.occupants.end_writing(place, writing)
+        slot = member.slot
+        writing = self.occupants.begin_writing(slot)
+        digest = self.frozen_weights.write(slot, snapshot)
+        self.occupants.put(slot, member)
+        self.hyperparameters.put(slot, member.hyperparameters)
+        self.occupants.end_writing(slot, writing)
         return digest
 
-    def snapshot(self, place: int) -> Snapshot:
-        return self.frozen_weights.read(place, int(self.occupants.identity[place, VERSION]))
+    def snapshot(self, slot: int) -> Snapshot:
+        return self.frozen_weights.read(slot, int(self.occupants.identity[slot, VERSION]))
 
     def repair(self) -> None:
         """Repair what a dead actor left half done; called by its successor."""
         occupants = self.occupants
-        for place in np.flatnonzero(occupants.sequence % 2 == 1).tolist():
-            occupants.remove(place)
-            forget(self.pairs, place)
-            forget(self.recent, place)
-            occupants.end_writing(place, int(occupants.sequence[place]))
+        for slot in np.flatnonzero(occupants.sequence % 2 == 1).tolist():
+            occupants.remove(slot)
+            forget(self.pairs, slot)
+            forget(self.recent, slot)
+            occupants.end_writing(slot, int(occupants.sequence[slot]))
         self._shared["leaving"][occupants.identity[:, POLICY] == NO_POLICY] = 0
         self.member_numbers.finish_move()
         self.followers.repair()
@@ -273,11 +273,11 @@ class Table(Words):
         identity = self.occupants.identity.copy()
         for policy in self.policies:
             saved["copies"][policy] = held = self.frozen_weights.state(policy)
-            for place in self.places.copies_of(policy):
-                if identity[place, POLICY] == NO_POLICY:
+            for slot in self.slots.copies_of(policy):
+                if identity[slot, POLICY] == NO_POLICY:
                     continue
-                if not self._copy_whole(place, held["weights"], identity):
-                    identity[place] = NO_POLICY
+                if not self._copy_whole(slot, held["weights"], identity):
+                    identity[slot] = NO_POLICY
         return saved | {"identity": identity}
 
     def restore(self, state: State) -> None:
@@ -317,7 +317,7 @@ class Table(Words):
         fitting(state, "identity", shared["identity"], names, (POLICY, PARENT))
         fitting(state, "numbers", shared["numbers"], COUNT, (GAMES, UNCERTAINTY, MEETINGS))
         for i, policy in enumerate(self.policies):
-            held = found["identity"][[i, *self.places.copies_of(policy)], POLICY]
+            held = found["identity"][[i, *self.slots.copies_of(policy)], POLICY]
             fits = bool(((held == i) | (held == NO_POLICY)).all())
             require(
                 state, "identity", fits, f"the slots of {policy} must have its copies or be empty"
@@ -329,13 +329,13 @@ class Table(Words):
         others = (shard.word(OWN_PROPOSED) for shard in self.shards)
         return max(self.word(PROPOSED), *others, 0) * self.num_actors
 
-    def _copy_whole(self, place: int, weights: Floats, identity: Array) -> bool:
+    def _copy_whole(self, slot: int, weights: Floats, identity: Array) -> bool:
         """Copy the weights in a slot; return False if each try found the slot being written."""
         for _ in range(1000):
-            before = load(self.occupants.sequence, place)
-            self.frozen_weights.copy_into(place, weights)
-            identity[place] = self.occupants.identity[place]
+            before = load(self.occupants.sequence, slot)
+            self.frozen_weights.copy_into(slot, weights)
+            identity[slot] = self.occupants.identity[slot]
             fence_acquire()
-            if before % 2 == 0 and load(self.occupants.sequence, place) == before:
+            if before % 2 == 0 and load(self.occupants.sequence, slot) == before:
                 return True
         return False

@@ -51,17 +51,17 @@ def table_fields(
     hyperparameters: int = len(HYPERPARAMETERS),
     episode_metrics: int = 0,
 ) -> Fields:
-    places = policies * (1 + copies) + others
+    slots = policies * (1 + copies) + others
     return {
-        "identity": ((places, 5), np.int64),
+        "identity": ((slots, 5), np.int64),
         "orders": ((policies, 4), np.int64),
-        "hyperparameters": ((places, hyperparameters), np.float64),
-        "numbers": ((places, len(FRESH) + 2 * episode_metrics), np.float64),
-        "pairs": ((4, policies, places), np.float64),
-        "recent": ((2, policies, places), np.float64),
-        "sequence": ((places,), np.int64),
-        "leaving": ((places,), np.int64),
-        "moved": ((places,), np.float64),
+        "hyperparameters": ((slots, hyperparameters), np.float64),
+        "numbers": ((slots, len(FRESH) + 2 * episode_metrics), np.float64),
+        "pairs": ((4, policies, slots), np.float64),
+        "recent": ((2, policies, slots), np.float64),
+        "sequence": ((slots,), np.int64),
+        "leaving": ((slots,), np.int64),
+        "moved": ((slots,), np.float64),
         "words": ((5 * STRIDE,), np.int64),
         "clear": ((policies,), np.int64),
         "taking": ((STRIDE,), np.int64),
@@ -90,7 +90,7 @@ class Words:
         store(self._shared["words"], word, value)
 
 
-class Places:
+class Slots:
     """The slots of a population: live policies, their frozen copies, scripted and imported members.
 
     The slots for a policy's frozen copies are neighbours and never change their policy, so that
@@ -122,8 +122,8 @@ class Places:
     def __len__(self) -> int:
         return self.imported.stop
 
-    def may_hold_copy(self, place: int) -> bool:
-        return len(self.policies) <= place < self.scripted.start
+    def may_hold_copy(self, slot: int) -> bool:
+        return len(self.policies) <= slot < self.scripted.start
 
     def copies_of(self, policy: str) -> range:
         first = len(self.policies) + self.policies.index(policy) * self.copies
@@ -137,11 +137,11 @@ class Places:
         """Return the slot of a live or scripted policy, or an imported member's first slot."""
         if name in self.policies:
             return self.policies.index(name)
-        return next(place for place, ref in self.outsiders.items() if ref.policy == name)
+        return next(slot for slot, ref in self.outsiders.items() if ref.policy == name)
 
-    def row_of(self, place: int) -> tuple[str, int]:
+    def row_of(self, slot: int) -> tuple[str, int]:
         """Return the policy of a frozen copy's slot, and its number among the copies."""
-        policy, row = divmod(place - len(self.policies), self.copies)
+        policy, row = divmod(slot - len(self.policies), self.copies)
         return self.policies[policy], row
 
 
@@ -157,8 +157,8 @@ class Occupants:
     members.
     """
 
-    def __init__(self, shared: SharedArrays, places: Places) -> None:
-        self._shared, self._places = shared, places
+    def __init__(self, shared: SharedArrays, slots: Slots) -> None:
+        self._shared, self._slots = shared, slots
 
     @property
     def identity(self) -> Integers:
@@ -181,29 +181,29 @@ class Occupants:
     def living(self) -> tuple[str, ...]:
         """The policies in the population, and those with a copy standing in."""
         there = self.there
-        places, copies = self._places, map(self._places.stand_in_of, self._places.policies)
+        slots, copies = self._slots, map(self._slots.stand_in_of, self._slots.policies)
         return tuple(
             policy
-            for (place, policy), spare in zip(enumerate(places.policies), copies, strict=True)
-            if there[place] or (spare is not None and there[spare])
+            for (slot, policy), spare in zip(enumerate(slots.policies), copies, strict=True)
+            if there[slot] or (spare is not None and there[spare])
         )
 
     @property
     def frozen(self) -> int:
-        return int(np.count_nonzero(self.there[len(self._places.policies) :]))
+        return int(np.count_nonzero(self.there[len(self._slots.policies) :]))
 
     @property
     def leaving(self) -> list[int]:
         """The slots of retired members that may still play their last matches."""
         return np.flatnonzero(self._shared["leaving"]).tolist()
 
-    def is_there(self, place: int) -> bool:
-        return bool(self.identity[place, POLICY] != NO_POLICY)
+    def is_there(self, slot: int) -> bool:
+        return bool(self.identity[slot, POLICY] != NO_POLICY)
 
-    def put(self, place: int, member: Member, there: bool = True) -> None:
+    def put(self, slot: int, member: Member, there: bool = True) -> None:
         """Write a slot's member; `there` is false for a newborn that is not admitted yet."""
-        ref, parent, names = member.ref, member.parent, self._places.names
-        self.identity[place] = (
+        ref, parent, names = member.ref, member.parent, self._slots.names
+        self.identity[slot] = (
             names.index(ref.policy) if there else NO_POLICY,
             ref.version,
             NO_POLICY if parent is None else names.index(parent.policy),
@@ -211,39 +211,39 @@ class Occupants:
             member.born,
         )
 
-    def read(self, place: int) -> Identity | None:
+    def read(self, slot: int) -> Identity | None:
         """Return a slot's member, its parent and its birth; None without a complete member."""
-        before = load(self.sequence, place)
-        row = self.identity[place].tolist()
+        before = load(self.sequence, slot)
+        row = self.identity[slot].tolist()
         fence_acquire()
-        if before % 2 == 1 or load(self.sequence, place) != before or row[POLICY] == NO_POLICY:
+        if before % 2 == 1 or load(self.sequence, slot) != before or row[POLICY] == NO_POLICY:
             return None
-        return self.decode(place, row)
+        return self.decode(slot, row)
 
-    def decode(self, place: int, row: Sequence[int]) -> Identity:
+    def decode(self, slot: int, row: Sequence[int]) -> Identity:
         """Decode a row of `identity`; of an ordered newborn it lacks the policy."""
-        names, (policy, version, parent, parent_version, born) = self._places.names, row
-        ref = PolicyRef(names[place if policy == NO_POLICY else policy], version)
+        names, (policy, version, parent, parent_version, born) = self._slots.names, row
+        ref = PolicyRef(names[slot if policy == NO_POLICY else policy], version)
         return ref, None if parent == NO_POLICY else PolicyRef(names[parent], parent_version), born
 
-    def begin_writing(self, place: int) -> int:
+    def begin_writing(self, slot: int) -> int:
         """Announce that a copy is being frozen; returns the argument of `end_writing`."""
-        writing = int(self.sequence[place]) | 1  # already odd if an actor died while writing
-        store(self.sequence, place, writing)
+        writing = int(self.sequence[slot]) | 1  # already odd if an actor died while writing
+        store(self.sequence, slot, writing)
         fence_release()
         return writing
 
-    def end_writing(self, place: int, writing: int) -> None:
+    def end_writing(self, slot: int, writing: int) -> None:
         """Announce that the slot is complete."""
-        store(self.sequence, place, writing + 1)
+        store(self.sequence, slot, writing + 1)
 
-    def leave(self, place: int) -> None:
+    def leave(self, slot: int) -> None:
         """Mark a slot's member as retired; it may still play its last matches."""
-        self._shared["leaving"][place] = 1
+        self._shared["leaving"][slot] = 1
 
-    def remove(self, place: int) -> None:
-        self.identity[place, POLICY] = NO_POLICY  # one word, so that the change is atomic
-        self._shared["leaving"][place] = 0
+    def remove(self, slot: int) -> None:
+        self.identity[slot, POLICY] = NO_POLICY  # one word, so that the change is atomic
+        self._shared["leaving"][slot] = 0
 
 
 class MemberNumbers(Words):
@@ -283,9 +283,9 @@ class MemberNumbers(Words):
             self.all[:, RATING] = self._shared["moved"]
             self.set_word(MOVES, moves + 1)
 
-    def whole(self, places: Integers | None = None) -> Numbers:
+    def whole(self, slots: Integers | None = None) -> Numbers:
         """Return a copy with all ratings moved or none; the sums may lack a part of a match."""
-        wanted = slice(None) if places is None else places
+        wanted = slice(None) if slots is None else slots
         while True:
             moves = self.word(MOVES)
             found: Numbers = self.all[wanted].copy()
@@ -296,7 +296,7 @@ class MemberNumbers(Words):
                 return found
 
 
-class PlaceHyperparameters:
+class SlotHyperparameters:
     """Hyperparameters (see `remuda.config.hyperparameters`) of the policy in each slot.
 
     The lead writes those of a newborn before it orders the birth. In a population without births
@@ -311,8 +311,8 @@ class PlaceHyperparameters:
         """[slots, hyperparameters]; NaN if the policy does not have this hyperparameter."""
         return self._shared["hyperparameters"]
 
-    def of(self, place: int) -> dict[str, float]:
-        row = self.all[place].tolist()
+    def of(self, slot: int) -> dict[str, float]:
+        row = self.all[slot].tolist()
         return {n: v for n, v in zip(self.names, row, strict=True) if not math.isnan(v)}
 
     def by_seat(self, name: str, seated: Integers) -> Floats:
@@ -328,12 +328,12 @@ class PlaceHyperparameters:
             if name in found:
                 self.all[:, column] = values[:, found.index(name)]
 
-    def put(self, place: int, hyperparameters: Mapping[str, float]) -> None:
-        self.all[place] = [hyperparameters.get(name, np.nan) for name in self.names]
+    def put(self, slot: int, hyperparameters: Mapping[str, float]) -> None:
+        self.all[slot] = [hyperparameters.get(name, np.nan) for name in self.names]
 
-    def change(self, place: int, hyperparameters: Mapping[str, float]) -> None:
+    def change(self, slot: int, hyperparameters: Mapping[str, float]) -> None:
         """Replace a slot's hyperparameters; for the coordinator, while no actor writes them."""
-        row = self.all[place]
+        row = self.all[slot]
         for name, value in hyperparameters.items():
             row[self.names.index(name)] = value
 
