@@ -85,7 +85,8 @@ class PathOfTraining:
         if self.convolutions:
             network["convolutions"] = [list(layer) for layer in self.convolutions]
             network["layout"] = "chw"
-        network["shared"] = not self.towers
+        if self.algorithm == "ppo":
+            network["shared"] = not self.towers
         if self.recurrent:
             network["recurrent"] = self.recurrent
         policy: dict[str, Any] = {"algorithm": self.algorithm, "network": network}
