@@ -85,8 +85,7 @@ class PathOfTraining:
         if self.convolutions:
             network["convolutions"] = [list(layer) for layer in self.convolutions]
             network["layout"] = "chw"
-        if self.algorithm == "ppo":
-            network["shared"] = not self.towers
+        network["shared"] = not self.towers if self.algorithm == "ppo" else None
         if self.recurrent:
             network["recurrent"] = self.recurrent
         policy: dict[str, Any] = {"algorithm": self.algorithm, "network": network}
@@ -95,6 +94,7 @@ class PathOfTraining:
         else:  # as the peer's: neither double nor dueling, one step ahead, a sample a step
             network["dueling"] = False
             policy |= {
+                "ppo": {"minibatches": None},  # not what `stacks` sets
                 "n_frames": 1,
                 "n_steps": 1,
                 "batch_size": BATCH,

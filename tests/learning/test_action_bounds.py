@@ -8,6 +8,8 @@ from gymnasium.spaces import Box
 import remuda
 from remuda.ui.terminal.live import PlainView
 
+pytestmark = pytest.mark.learning
+
 
 class Aim(gymnasium.Env):
     """The reward falls with the square of the distance to a quarter of the range."""

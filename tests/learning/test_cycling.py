@@ -19,6 +19,8 @@ from remuda.system.checkpoint.names import COORDINATOR
 from remuda.training.run import train
 from remuda.ui.terminal.live import PlainView
 
+pytestmark = pytest.mark.learning
+
 PAYOFF = np.array([[0, -1, 1], [1, 0, -1], [-1, 1, 0]])
 """To the row player, by the actions of both."""
 

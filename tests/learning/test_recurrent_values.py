@@ -6,6 +6,8 @@ from remuda.config import load_config
 from remuda.training.run import train
 from remuda.ui.terminal.live import PlainView
 
+pytestmark = pytest.mark.learning
+
 RECURRENT, OWN = {"recurrent": 16}, {"module": "policies.own_networks:Gated"}
 
 

@@ -10,6 +10,8 @@ from remuda.runs.saved_weights import load_run
 from remuda.training.run import train
 from remuda.ui.terminal.live import PlainView
 
+pytestmark = pytest.mark.learning
+
 
 def weights_of(directory, seed, algorithm, noisy=False):
     tree = {

@@ -20,9 +20,12 @@ from remuda.coordinator.requests import Requests
 from remuda.runs.run_directory import RunDirectory
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None or DRIVER is None, reason="there is no Chromium with its driver"
-)
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(
+        CHROMIUM is None or DRIVER is None, reason="there is no Chromium with its driver"
+    ),
+]
 PATIENCE = 120.0
 
 
