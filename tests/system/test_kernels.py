@@ -226,7 +226,7 @@ def test_each_kind_of_processor_keeps_files_of_its_own(tmp_path, monkeypatch):
         monkeypatch.setattr(kernels.numba.config, "CPU_NAME", processor)
         kernel = kernels.njit(cache=True)(lambda x: x + 1)
         files = kernels.KernelFiles(kernel, str(tmp_path), "module.function-1.py311")
-        files.source_stamp = processor  # what was compiled for it differs
+        files._source_stamp = processor  # what was compiled for it differs
         return files
 
     for processor in ("one", "other"):

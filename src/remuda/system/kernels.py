@@ -96,8 +96,8 @@ class KernelFiles(IndexDataCacheFile):
 
     def _find_stamp(self) -> None:
         # Done here because names that a kernel refers to may be undefined when it is defined.
-        if self.source_stamp is None:
-            self.source_stamp = digest(self._kernel)
+        if self._source_stamp is None:
+            self._source_stamp = digest(self._kernel)
 
 
 @cache
