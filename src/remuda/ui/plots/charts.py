@@ -228,6 +228,8 @@ BESIDE: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.05)}
 """The place of legends: to the right of the axes."""
 
 WIDTH = 9.6  # inches of a chart
+LEFT, RIGHT, TOP, BOTTOM, BETWEEN = 0.75, 0.25, 0.4, 0.55, 0.42  # inches around the panels
+HANDLE, LETTER = 0.45, 0.085  # inches of a legend's handle, and of a letter
 
 
 def new_panels(*titles: str, heights: tuple[float, ...]) -> tuple[Figure, list[Axes]]:
@@ -284,6 +286,25 @@ def _finish(figure: Figure, unit: str, named: Axes) -> None:
         named.legend(handles, shorten(labels), handlelength=1.2, **BESIDE)
     for axes in figure.axes:
         say_if_empty(axes)
+    _set_margins(figure)
+
+
+def _set_margins(figure: Figure) -> None:
+    """Leave room for titles, numbers and the widest legend; a layout engine takes far longer."""
+    legends = [legend for axes in figure.axes if (legend := axes.get_legend()) is not None]
+    texts = [text.get_text() for legend in legends for text in legend.get_texts()]
+    letters = max(map(len, texts), default=0)
+    right = RIGHT + (HANDLE + LETTER * letters if letters else 0.0)
+    width, height = figure.get_size_inches()
+    panel = (height - TOP - BOTTOM) / len(figure.axes)
+    figure.set_layout_engine(None)
+    figure.subplots_adjust(
+        left=LEFT / width,
+        right=1.0 - right / width,
+        top=1.0 - TOP / height,
+        bottom=BOTTOM / height,
+        hspace=BETWEEN / (panel - BETWEEN),
+    )
 
 
 def say_if_empty(axes: Axes) -> None:
