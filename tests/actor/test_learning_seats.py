@@ -29,6 +29,7 @@ def world_of(together=False):
     return World(env, tree, OneLearns(2))
 
 
+@pytest.mark.slow_cases("False")
 @pytest.mark.parametrize("together", [False, True])
 def test_what_a_policy_lives_through_where_it_only_plays_is_not_kept(together):
     """Red before: all that a live policy did was written, and it learned from every match."""

@@ -57,7 +57,12 @@ def updates(directory):
 
 
 @pytest.mark.slow_cases(
-    "dqn-async", "dqn-lockstep", "iqn, snapshot-async", "iqn, snapshot-lockstep", "ppo-lockstep"
+    "dqn-async",
+    "dqn-lockstep",
+    "iqn, snapshot-async",
+    "iqn, snapshot-lockstep",
+    "ppo-async",
+    "ppo-lockstep",
 )
 @pytest.mark.parametrize("schedule", ["async", "lockstep"])
 @pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)

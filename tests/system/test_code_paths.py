@@ -70,6 +70,7 @@ def test_a_run_is_opened_from_another_directory(tmp_path, given):
         assert "when the run started it was" in python(opened, away)
 
 
+@pytest.mark.slow
 def test_processes_of_a_tournament_find_the_code_from_another_directory(tmp_path):
     """Red before: the parent makes no environment, and its children looked in no directory."""
     home, away = tmp_path / "home", tmp_path / "away"

@@ -9,7 +9,7 @@ import yaml
 
 import remuda
 from refusals import refuses
-from remuda.config.algorithm_registry import import_algorithm
+from remuda.config.algorithm_registry import forget_saved, import_algorithm
 from remuda.errors import CheckpointError, ConfigError
 from remuda.policies.algorithms.dqn import DQN
 from remuda.system import loading
@@ -92,6 +92,7 @@ def forget(monkeypatch):
         monkeypatch.setattr(loading, "PICKLES", {})
         monkeypatch.setattr(loading, "OBJECTS", {})
         import_algorithm.cache_clear()
+        forget_saved()
 
     yield forget
     import_algorithm.cache_clear()

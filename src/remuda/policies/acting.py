@@ -61,7 +61,7 @@ class ActingStack:
         # [K, N, memory] recurrent state before the last pass
         self.previous_states: Floats = self.recurrent_states.copy()
         self._of: list[Weights] = [self._rows(k, k + 1)[0] for k in range(count)]
-        self._parts: dict[tuple[int, int], Callable[[], Floats]] = {}
+        self.parts: dict[tuple[int, int], Callable[[], Floats]] = {}
         self._padded: dict[tuple[int, int, int], tuple[Floats, Callable[[], Floats]]] = {}
         self._cached_passes = cached_passes
         # pass over streams gathered by policy; None: use `padded_pass`
@@ -140,9 +140,9 @@ class ActingStack:
 
     def outputs(self, first: int, end: int) -> Floats:
         """Return outputs [k, N, O] of policies `first` to `end - 1`, valid until the next pass."""
-        part = self._parts.get((first, end))
+        part = self.parts.get((first, end))
         if part is None:
-            part = self._parts[first, end] = self._part(first, end)
+            part = self.parts[first, end] = self._part(first, end)
         return part()
 
     def stay(self, policy: int, acts: Bools) -> None:

@@ -17,7 +17,7 @@ def zero_sum(matrix):
     return np.stack([matrix, -np.asarray(matrix)])
 
 
-@pytest.mark.slow_cases("shape0-projected-replicator")
+@pytest.mark.slow_cases("shape0-projected-replicator", "shape1-projected-replicator")
 @pytest.mark.parametrize("name", SOLVERS)
 @pytest.mark.parametrize("shape", [(1, 1), (1, 3), (2, 2), (4, 3)])
 def test_every_solver_gives_a_mixture_of_each_player(name, shape):

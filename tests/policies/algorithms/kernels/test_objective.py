@@ -139,7 +139,7 @@ def test_pieces_of_a_minibatch_add_up(kind, monkeypatch):
     pieces, seen = autograd.Autograd.pieces, []
     monkeypatch.setattr(
         autograd.Autograd,
-        "_pieces",
+        "pieces",
         lambda self, pick: [seen.append(piece) or piece for piece in pieces(self, pick)],
     )
     cut, _ = trained(kind, by_kernels=True)
