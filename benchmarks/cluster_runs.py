@@ -271,7 +271,7 @@ class Run:
 
     def traffic(self) -> Array:
         """[nodes, nodes, counts] by `Count`: what each node counted of its link to each."""
-        rows = {0: self.runtime._node.traffic.counts.copy()}
+        rows = {0: self.runtime.node.traffic.counts.copy()}
         for number, member in self.runtime._members.items():
             if member.glance.traffic:
                 rows[number] = np.array(member.glance.traffic)

@@ -104,7 +104,7 @@ def _state(run: Run) -> dict[str, Any]:
     look = run.look()
     assert look is not None
     assert run.assembly is not None
-    counts = run.runtime._node.traffic.counts
+    counts = run.runtime.node.traffic.counts
     bridges = {r.node: r.pid for r in run.status() if r.name == "bridge" and r.pid is not None}
     return {
         "time": time.monotonic(),

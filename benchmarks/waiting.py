@@ -62,7 +62,7 @@ def idle(seconds: float) -> dict[str, float]:
                 "cpu_share": max(*used, 0.0) / seconds,
                 "mib": max(p.memory_info().rss for p in learners) / 2**20,
             }
-            control = runtime._control
+            control = runtime.control
             began = time.perf_counter()
             control.stop()
             while not all(control.state(i) == DONE for i in range(1, len(learners) + 1)):

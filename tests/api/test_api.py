@@ -49,6 +49,7 @@ def test_everything_at_the_door_is_there():
         remuda.trian  # noqa: B018
 
 
+@pytest.mark.process
 def test_importing_it_loads_nothing_else():
     code = "import sys, remuda; print(*(m for m in sys.modules if m.startswith('remuda')))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -450,6 +450,7 @@ def resident(pid, files):
     return size
 
 
+@pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="needs Linux")
 @pytest.mark.parametrize("algorithm", ["iqn", "dqn", "ppo"])

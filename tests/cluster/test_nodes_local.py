@@ -92,6 +92,7 @@ def test_agents_answer_fail_in_their_own_words_and_leave_nothing():
         nodes.call(1, "who").result(LIMIT)
 
 
+@pytest.mark.cluster
 @pytest.mark.slow
 def test_what_an_agent_raises_as_it_is_made_is_raised_by_calls(nodes):
     nodes.gather()
@@ -170,6 +171,7 @@ def test_a_stopped_node_is_given_up_and_never_heard_again(nodes, monkeypatch):
     assert nodes.call(2, "who").result(LIMIT)[1] != process
 
 
+@pytest.mark.cluster
 @pytest.mark.slow
 @pytest.mark.parametrize("killed", ["driver", "keeper", "both"])
 def test_nothing_stays_once_the_driver_was_killed(killed):
@@ -278,6 +280,7 @@ nodes.stop()
 """
 
 
+@pytest.mark.cluster
 @pytest.mark.slow
 def test_ray_says_nothing_in_the_users_terminal():
     search = os.pathsep.join(path for path in sys.path if path)
@@ -292,6 +295,7 @@ def test_ray_says_nothing_in_the_users_terminal():
     assert done.stdout == ""
 
 
+@pytest.mark.cluster
 @pytest.mark.slow
 def test_nodes_that_do_not_start_are_told(monkeypatch):
     monkeypatch.setattr("remuda.cluster.ray_local.OBJECT_STORE", 1)

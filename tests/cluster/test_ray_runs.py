@@ -6,6 +6,8 @@ from safetensors.numpy import load_file
 
 import remuda
 
+pytestmark = pytest.mark.cluster
+
 pytest.importorskip("ray")
 
 

@@ -49,6 +49,7 @@ def test_a_learner_knows_which_checkpoint_is_wanted_before_an_actor_elsewhere_en
         run.stop()
 
 
+@pytest.mark.cluster
 @pytest.mark.slow
 def test_a_learner_that_moves_goes_on_from_its_part_where_others_have_theirs_already(tmp_path):
     settings = {"env": {"num_envs": 4}}

@@ -29,6 +29,8 @@ from remuda.system.scoreboard import Learn, Play
 from remuda.training.run import train
 from remuda.ui.terminal.live import PlainView
 
+pytestmark = pytest.mark.cluster
+
 SCATTERED = Placement((0,), (0, 1))
 """In lockstep: the actor and a learner on the head, another learner elsewhere."""
 APART = Placement((1,), (0,))

@@ -8,6 +8,8 @@ from refusals import refuses
 from remuda.errors import RemudaError
 from remuda.system.checkpoint.store import Manifest
 
+pytestmark = pytest.mark.process
+
 
 def never():
     return False

@@ -169,6 +169,7 @@ def test_the_end_is_told_once_whatever_comes_after_it(tmp_path, monkeypatch):
     assert notes.of("end")[0].finished
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_a_role_that_dies_for_good_is_told_as_an_end_without_result(tmp_path):
     notes = Notes()

@@ -108,6 +108,7 @@ class Freezes(remuda.Callback):
             run.stop("all was seen")
 
 
+@pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.parametrize("schedule", ["sequential", "async", "lockstep"])
 def test_a_learner_takes_a_change_while_it_trains(tmp_path, schedule):

@@ -47,6 +47,7 @@ def test_the_coordinator_writes_messages_from_its_level_on(level, tmp_path):
     assert logging.getLogger("remuda").level == before
 
 
+@pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.parametrize("level", ["debug", "warning", "error"])
 def test_the_processes_of_roles_and_of_environments_do_too(level, tmp_path):
@@ -78,6 +79,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.parametrize(("own", "level"), [("DEBUG", "warning"), ("ERROR", "info")])
 def test_a_script_that_sets_up_logging_itself_does_not_change_it(own, level, tmp_path):

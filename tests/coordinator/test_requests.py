@@ -213,6 +213,7 @@ class Looking(Asking):
             ask(directory, {"do": "stop"})
 
 
+@pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.parametrize("schedule", ["sequential", "lockstep", "async"])
 @pytest.mark.parametrize("mode", ["double_buffer", "snapshot"])
@@ -285,6 +286,7 @@ def test_each_policy_is_shown_with_its_own_weights(tmp_path):
         Reference.parse(f"{directory}:agent_0@live").find()
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_slots_that_nobody_has_show_nothing(tmp_path):
     looking = LookingOnce()

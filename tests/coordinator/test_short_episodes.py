@@ -127,6 +127,7 @@ def test_long_episodes_are_not_told_of(kind, tmp_path):
     assert (result.notes, told, table) == ((), [], [])
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_it_is_told_in_async_too(tmp_path):
     result, told, _ = trained(tmp_path, KINDS["dqn"], {"schedule": "async"})

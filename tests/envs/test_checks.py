@@ -413,6 +413,7 @@ def test_an_observation_beyond_float32_is_refused_by_name(seats, after):
         play(seated(seats, TooFine(after=after)))
 
 
+@pytest.mark.process
 @pytest.mark.slow_cases("2")
 @pytest.mark.parametrize("workers", [1, 2])
 def test_an_actor_tells_the_copy_by_its_number_in_the_whole_run(workers):

@@ -243,6 +243,7 @@ def most_alive(folder):
     return max(int(line) for file in folder.iterdir() for line in file.read_text().split())
 
 
+@pytest.mark.process
 @pytest.mark.slow_cases("async-1", "async-3", "sequential-3")
 @pytest.mark.parametrize("envs", [1, 3])
 @pytest.mark.parametrize("schedule", ["sequential", "async"])

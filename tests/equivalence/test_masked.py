@@ -17,6 +17,7 @@ SETTINGS = {
 }
 
 
+@pytest.mark.process
 @pytest.mark.slow_cases("dealt", "dqn")
 @pytest.mark.parametrize("setting", ["dqn", pytest.param("iqn", marks=pytest.mark.slow), "dealt"])
 def test_lockstep_equals_sequential(setting, tmp_path):

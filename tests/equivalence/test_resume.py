@@ -16,6 +16,7 @@ from remuda.system.checkpoint.store import Checkpoints
 from remuda.system.scoreboard import Learn, Play
 
 
+@pytest.mark.process
 @pytest.mark.slow_cases("iqn-True-sequential", "ppo-False-sequential")
 @pytest.mark.parametrize(
     ("algorithm", "noisy", "schedule"),
@@ -43,6 +44,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(schedule, algorithm, noisy, t
     assert_same(whole, outcome(tmp_path / "parts"))
 
 
+@pytest.mark.process
 @pytest.mark.slow_cases("sequential-prioritized-ppo", "sequential-self_play-dqn")
 @pytest.mark.parametrize(
     ("schedule", "matchmaker", "algorithm"),
@@ -121,6 +123,7 @@ def test_main_agents_keep_their_share_of_matches_over_a_stop(schedule, tmp_path)
     assert main.mean() > 0.8
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_a_run_changes_its_schedule_when_it_is_resumed(tmp_path):
     whole = run(tmp_path / "whole", schedule="sequential")
@@ -154,6 +157,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.process
 @pytest.mark.slow_cases("lockstep")
 @pytest.mark.parametrize(
     "schedule",

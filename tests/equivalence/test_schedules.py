@@ -44,6 +44,7 @@ def sequential(tmp_path_factory):
     return get
 
 
+@pytest.mark.process
 @pytest.mark.slow_cases("dqn-double_buffer-4-4", "iqn-snapshot-1-4")
 @pytest.mark.parametrize(("algorithm", "mode", "agents", "processes"), COMBINATIONS)
 def test_lockstep_equals_sequential(algorithm, mode, agents, processes, tmp_path, sequential):
@@ -55,6 +56,7 @@ def test_lockstep_equals_sequential(algorithm, mode, agents, processes, tmp_path
     )
 
 
+@pytest.mark.process
 @pytest.mark.slow_cases("snapshot-3")
 @pytest.mark.parametrize(
     ("mode", "processes"),
@@ -89,6 +91,7 @@ SHARED = {
 }
 
 
+@pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["dqn", "ppo"])
 def test_lockstep_equals_sequential_where_seats_are_dealt(algorithm, tmp_path):
@@ -123,6 +126,7 @@ DEALT = {
 }
 
 
+@pytest.mark.process
 @pytest.mark.slow_cases("ppo-lockstep-3", "ppo-sequential-8")
 @pytest.mark.parametrize(
     ("algorithm", "schedule", "processes"),

@@ -20,6 +20,7 @@ def tree_of(kind):
     }
 
 
+@pytest.mark.process
 @pytest.mark.slow_cases("dealt")
 @pytest.mark.parametrize("kind", ["dealt", pytest.param("fixed", marks=pytest.mark.slow)])
 def test_lockstep_equals_sequential_where_rewards_are_shared(kind, tmp_path):

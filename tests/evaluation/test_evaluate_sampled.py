@@ -362,6 +362,7 @@ def test_seeds_that_were_not_measured_in_time_are_measured_later(two_seeds, jobs
     assert "already done: 2" in capfd.readouterr().out
 
 
+@pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.parametrize("key", ["turns", "evaluate_sampled"])
 def test_what_was_asked_of_seeds_holds_in_later_sessions_beside_each_other(two_seeds, key):

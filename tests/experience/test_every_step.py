@@ -80,6 +80,7 @@ def go_on(directory, tree, turns, resume=True, **changes):
 WORKERS = {"schedule": "sequential", "env": {"workers": 2}}
 
 
+@pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
 def test_a_resume_that_cannot_bring_its_copies_along_loses_no_step(algorithm, tmp_path):
@@ -91,6 +92,7 @@ def test_a_resume_that_cannot_bring_its_copies_along_loses_no_step(algorithm, tm
         assert (check(tmp_path) == 0).all()
 
 
+@pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.parametrize("seats", ["fixed", "dealt"])
 @pytest.mark.parametrize("algorithm", ["ppo", "iqn", "dqn"])

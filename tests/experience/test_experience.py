@@ -188,6 +188,7 @@ def _write_what_is_left(experience, actor, left):
             time.sleep(0.0)
 
 
+@pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_no_wake_up_is_lost_whoever_writes_the_last_step():

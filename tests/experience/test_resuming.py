@@ -159,6 +159,7 @@ ALLOWED = {
 }
 
 
+@pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.parametrize("change", ALLOWED)
 def test_what_experience_fits_goes_on(change, two_actors, tmp_path):

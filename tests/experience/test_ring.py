@@ -232,6 +232,7 @@ def _write_for_ever(experience):
         i += 1
 
 
+@pytest.mark.process
 @pytest.mark.slow_cases("False-1000000", "True-100000")
 @pytest.mark.parametrize(
     ("check", "steps"),

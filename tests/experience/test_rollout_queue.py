@@ -228,6 +228,7 @@ def write_for_ever(experience):
         i += 1
 
 
+@pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.parametrize("check", [True, False])
 def test_a_segment_is_taken_whole_or_not_at_all(check):

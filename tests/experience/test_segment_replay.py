@@ -171,6 +171,7 @@ def test_nothing_is_drawn_where_nothing_was_closed():
     assert rows == out.num_steps[0] == 0
 
 
+@pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.parametrize("check", [True, False])
 def test_a_segment_is_drawn_whole_or_not_at_all(check):

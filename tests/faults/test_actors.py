@@ -20,6 +20,7 @@ PPO = {
 }
 
 
+@pytest.mark.process
 @pytest.mark.slow_cases("ppo-kill -9")
 @pytest.mark.parametrize(
     ("policy", "fault"),
@@ -55,6 +56,7 @@ def test_the_others_go_on_while_one_is_away(policy, fault, tmp_path):
         runtime.stop()
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_a_run_goes_on_with_another_number_of_actors(tmp_path):
     ring, runtime = start(tmp_path, policy=PPO, actor={"processes": 2}, env={"num_envs": 4})

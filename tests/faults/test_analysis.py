@@ -122,6 +122,7 @@ def test_a_helper_that_is_killed_is_replaced_and_that_is_told_once(run):
     assert sum("died" in words for words in a.said) == 1
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_a_helper_that_is_stopped_is_killed_and_replaced(run):
     a = run(patience=1.0)
@@ -163,6 +164,7 @@ def test_an_analysis_that_raises_is_told_once_and_the_next_one_works(run, monkey
     assert "Traceback" in a.log.read_text()
 
 
+@pytest.mark.process
 def test_where_no_process_can_be_started_the_run_goes_on_and_it_is_tried_again(run, monkeypatch):
     a = run()
 
@@ -178,6 +180,7 @@ def test_where_no_process_can_be_started_the_run_goes_on_and_it_is_tried_again(r
     assert sum("Resource temporarily unavailable" in words for words in a.said) == 1
 
 
+@pytest.mark.process
 def test_a_coordinator_that_was_stopped_itself_does_not_blame_its_helper(run, monkeypatch):
     """After Ctrl-Z and `fg` an hour later both go on: that hour was nobody's silence."""
     a = run(patience=60.0)
@@ -216,6 +219,7 @@ def test_where_it_is_switched_off_there_is_no_helper(every, run, started):
     assert not started
 
 
+@pytest.mark.process
 def test_one_member_alone_is_not_analysed(run, started):
     a = run()
     pair = a.table.occupants.identity[1:].copy()

@@ -14,6 +14,8 @@ from remuda.runs.metrics import read_metrics
 from remuda.ui.cli.main import run
 from remuda.ui.reports.summary import read_run
 
+pytestmark = pytest.mark.process
+
 POPULATION = (
     *("--game", "connect_four", "--policy.algorithm", "dqn", "--env.num_envs", "8"),
     *("--population.matchmaker", "random", "--population.policies", "3"),

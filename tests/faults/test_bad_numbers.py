@@ -103,6 +103,7 @@ class Remembers:
         pass
 
 
+@pytest.mark.process
 def test_a_game_that_gives_no_number_is_told_by_the_process_that_played_it(tmp_path):
     """Agent, copy and turn stand in the line that ends the run, and nothing was trained on it."""
     tree = {"game": "faults.test_bad_numbers:Poisonous", "supervision": {"restarts": 0}}

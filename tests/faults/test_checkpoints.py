@@ -45,6 +45,7 @@ def fill(path):
             pass
 
 
+@pytest.mark.process
 @pytest.mark.slow_cases("sequential")
 @pytest.mark.parametrize("schedule", ["sequential", pytest.param("async", marks=pytest.mark.slow)])
 def test_a_full_disk_costs_a_checkpoint_and_nothing_else(schedule, small_disk, tmp_path):

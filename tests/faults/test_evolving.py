@@ -19,6 +19,8 @@ from remuda.system.checkpoint.store import Checkpoints
 from remuda.system.scoreboard import Learn
 from support import Tape
 
+pytestmark = pytest.mark.process
+
 RATES = {"learning_rate": {"low": 1e-6, "high": 1e-4, "log": True}}
 POPULATIONS = {
     "fixed": ({"matchmaker": "fixed"}, ["agent_0", "agent_1"]),

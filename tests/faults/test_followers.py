@@ -71,6 +71,7 @@ def check_results(ring, ledger_writer, path, kills):
     return matches
 
 
+@pytest.mark.process
 @pytest.mark.slow_cases("2")
 @pytest.mark.parametrize("actors", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_all_results_are_in_the_ledger_once(actors, tmp_path):
@@ -84,6 +85,7 @@ def test_all_results_are_in_the_ledger_once(actors, tmp_path):
     assert (matches["version"][matches["number"] % actors == 1] >= 0).any()  # the past plays too
 
 
+@pytest.mark.process
 @pytest.mark.slow_cases("ppo-6")
 @pytest.mark.parametrize("kills", [6, pytest.param(100, marks=pytest.mark.long)])
 @pytest.mark.parametrize(
@@ -158,6 +160,7 @@ def tree_of(directory, actors, turns, **more):
     )
 
 
+@pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.parametrize("actors", [1, 2])
 def test_a_run_that_ends_by_time_has_all_results_in_its_ledger(actors, tmp_path):

@@ -76,6 +76,7 @@ def fuzz(path, first, count):
     assert not done.returncode, done.stdout + done.stderr[-2000:]
 
 
+@pytest.mark.process
 @pytest.mark.slow  # `make fuzz` runs it each time
 def test_changed_numbers_are_trained_on_or_told_in_a_line(begun):
     fuzz(begun("matrix"), 0, 4)

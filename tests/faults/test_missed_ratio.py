@@ -16,6 +16,8 @@ from remuda.ui.reports.results import remarks
 from remuda.ui.reports.summary import read_run
 from remuda.ui.terminal.live import PlainView
 
+pytestmark = pytest.mark.process
+
 ASKED, SIZE, TURNS, UPDATES = 0.64, 16, 20_000, 40
 
 

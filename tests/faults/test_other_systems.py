@@ -16,6 +16,8 @@ import pytest
 
 import remuda
 
+pytestmark = pytest.mark.process
+
 FOLDER = Path(__file__).parent / "without_linux"
 WORDS = [
     *("train", "treasure_hunt", "--env.options.num_agents", "2", "--env.num_envs", "4"),

@@ -161,6 +161,7 @@ QUICK = {"kill -9"}
 """How a role dies is found out in the same way as elsewhere; what is left behind is not."""
 
 
+@pytest.mark.process
 @pytest.mark.slow_cases("kill -9")
 @pytest.mark.parametrize(
     "fault", [pytest.param(f, marks=() if f in QUICK else pytest.mark.slow) for f in sorted(FAULTS)]
@@ -215,6 +216,7 @@ class DiesAtTheFirstBirth(LearnerRole):
         return super().build()
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_births_go_on_whoever_dies(tmp_path, monkeypatch):
     marker = tmp_path / "died"

@@ -39,6 +39,7 @@ STOPPED = [
 ]
 
 
+@pytest.mark.process
 @pytest.mark.slow_cases(
     "dqn-StopsWhileSampling-snapshot",
     "ppo overwrite-StopsWhileSampling-double_buffer",
@@ -94,6 +95,7 @@ def test_an_error_in_a_child_is_told_with_its_log(tmp_path):
     assert "NoSuchGame" in (tmp_path / "actor.log").read_text()
 
 
+@pytest.mark.process
 def test_a_finished_actor_is_no_crash(tmp_path):
     ring, runtime = make_runtime(small_config(run={"turns": 500}), tmp_path)
     runtime.start(lambda: False)
@@ -121,6 +123,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.process
 @pytest.mark.slow  # tests/faults/test_stopping.py kills that of a whole run, and waits likewise
 def test_a_killed_coordinator_leaves_nothing_behind(tmp_path):
     script = tmp_path / "coordinator.py"

@@ -14,6 +14,8 @@ from remuda.runtime.layout import make_layout
 from remuda.system.checkpoint.store import Checkpoints
 from support import Tape
 
+pytestmark = pytest.mark.process
+
 TREE = {
     "policy": {
         "algorithm": "ppo",

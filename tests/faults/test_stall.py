@@ -15,6 +15,8 @@ from remuda.system.checkpoint.store import Checkpoints
 from remuda.system.scoreboard import Learn, Play
 from support import Tape
 
+pytestmark = pytest.mark.process
+
 AGENTS = 4
 
 

@@ -78,6 +78,7 @@ def watchdog():
     limit.cancel()
 
 
+@pytest.mark.process
 def test_a_child_that_dies_before_it_has_read_its_recipe_hangs_nobody(tmp_path, watchdog):
     _, runtime = make_runtime(small_config(), tmp_path, actor=DiesWhileItIsRead)
     try:
@@ -87,6 +88,7 @@ def test_a_child_that_dies_before_it_has_read_its_recipe_hangs_nobody(tmp_path, 
         runtime.stop()
 
 
+@pytest.mark.process
 def test_one_that_stops_there_can_be_left_by_ctrl_c(tmp_path, watchdog):
     _, runtime = make_runtime(small_config(), tmp_path, actor=StopsWhileItIsRead)
     try:
@@ -175,6 +177,7 @@ def test_a_fallback_that_could_not_be_is_refused_before_there_is_a_directory(pol
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.process
 @pytest.mark.slow_cases("ppo")
 @pytest.mark.parametrize("algorithm", [pytest.param("dqn", marks=pytest.mark.slow), "ppo"])
 def test_a_resume_of_several_actors_with_their_experience_falls_back_without_it(
@@ -210,6 +213,7 @@ def test_a_resume_of_several_actors_with_their_experience_falls_back_without_it(
     assert RunDirectory.open(directory).read_config().actor.processes == 2
 
 
+@pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("game", "processes", "matchmaker"),
@@ -257,6 +261,7 @@ def test_a_resume_may_let_others_step_the_copies(matchmaker, tmp_path):
         assert train(config, PlainView(), resume=turns > 300).finished
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_a_respawn_that_the_system_refuses_is_tried_again(tmp_path, monkeypatch):
     ring, runtime = start(tmp_path)

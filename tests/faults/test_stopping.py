@@ -22,6 +22,7 @@ def has_checkpoints(directory, count):
     return lambda: len(Checkpoints(directory / "checkpoints").numbers()) >= count
 
 
+@pytest.mark.process
 @pytest.mark.slow_cases("2-130-async")
 @pytest.mark.parametrize(
     ("number", "code", "schedule"),
@@ -71,6 +72,7 @@ def test_a_second_signal_ends_the_run_at_once(tmp_path):
         assert time.monotonic() - began < 100.0
 
 
+@pytest.mark.process
 @pytest.mark.slow_cases("2.4")
 @pytest.mark.parametrize(
     "moment",
@@ -87,6 +89,7 @@ def test_ctrl_c_while_it_starts_shows_no_traceback(moment, tmp_path):
         assert "Traceback" not in terminal.said
 
 
+@pytest.mark.process
 @pytest.mark.slow  # tests/faults/test_supervision.py spends a budget too
 def test_a_spent_budget_keeps_what_was_learned(tmp_path):
     directory = tmp_path / "run"
@@ -196,6 +199,7 @@ def test_a_run_survives_twenty_kills_at_random_moments(tmp_path):
     resume_after_kills(tmp_path, 20, 10**9, moment)
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_a_run_is_not_run_twice_at_once(tmp_path, capsys):
     directory = tmp_path / "run"

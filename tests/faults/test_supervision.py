@@ -33,6 +33,7 @@ TOLD = {
 }
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_actors_and_learners_may_be_silent_for_unlike_times(tmp_path):
     own = SUPERVISION | {"silence_limit": 600.0, "learner_silence": 3.0}
@@ -52,6 +53,7 @@ def test_actors_and_learners_may_be_silent_for_unlike_times(tmp_path):
 
 
 # Quick are a kill, a stop and (of a stack, below) an exception, each of one of the roles.
+@pytest.mark.process
 @pytest.mark.slow_cases("kill -9")
 @pytest.mark.parametrize(
     "fault",
@@ -84,6 +86,7 @@ def test_a_learner_goes_on_from_its_checkpoint(fault, tmp_path):
         runtime.stop()
 
 
+@pytest.mark.process
 @pytest.mark.slow_cases("exception-learner-agent_0..agent_1", "kill -9-actor")
 @pytest.mark.parametrize(
     ("fault", "role"),
@@ -132,6 +135,7 @@ def test_a_stack_that_learns_from_rollouts_goes_on(role, fault, tmp_path):
         runtime.stop()
 
 
+@pytest.mark.process
 @pytest.mark.slow_cases("stopped")
 @pytest.mark.parametrize(
     "fault",
@@ -157,6 +161,7 @@ def test_an_actor_goes_on_with_new_episodes(fault, tmp_path):
         runtime.stop()
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_a_learner_without_a_checkpoint_goes_on_from_what_it_published(tmp_path):
     ring, runtime = start(tmp_path)
@@ -176,6 +181,7 @@ def test_a_learner_without_a_checkpoint_goes_on_from_what_it_published(tmp_path)
         runtime.stop()
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_a_budget_that_is_spent_ends_the_run(tmp_path):
     _, runtime = start(tmp_path, supervision=SUPERVISION | {"restarts": 2})
@@ -191,6 +197,7 @@ def test_a_budget_that_is_spent_ends_the_run(tmp_path):
         runtime.stop()
 
 
+@pytest.mark.process
 def test_a_role_that_dies_for_good_during_a_checkpoint_still_ends_the_run(tmp_path):
     tree = {"checkpoint": {"write_limit": 5.0}}
     _, runtime = start(tmp_path, supervision=SUPERVISION | {"restarts": 0}, **tree)

@@ -130,6 +130,7 @@ def test_an_actor_whose_worker_hangs_is_restarted(how, tmp_path):
         runtime.stop()
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_an_actor_whose_worker_answers_again_and_again_is_not_killed(tmp_path):
     """Each answer came within a second, so that nobody was said to be waited for."""
@@ -200,6 +201,7 @@ class LosesItsServer(ActorRole):
             assert [process.was_lost for process in asked[:2]] == [True] * 2
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_workers_that_are_lost_with_the_fork_server_cost_their_actor_nothing(tmp_path):
     """It ended by an exception: worker 0 of the environment ended with exit code 255."""

@@ -8,6 +8,8 @@ import pytest
 from faults.runs import env_workers, fail, restarts, run_until, start
 from remuda.system.scoreboard import Learn, Play
 
+pytestmark = pytest.mark.process
+
 PPO = {
     "algorithm": "ppo",
     "network": {"hidden": (16,)},

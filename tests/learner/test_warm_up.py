@@ -215,6 +215,7 @@ def look_at(role, specs, scoreboard, gate, is_cut):
     assert not fresh, f"compiled after {role.name} was ready: {fresh}"
 
 
+@pytest.mark.process
 @pytest.mark.slow_cases("dqn-actor", "dqn-learner", "ppo one after another-learner", "ppo-learner")
 @pytest.mark.parametrize(
     ("case", "kind"),

@@ -64,6 +64,7 @@ def test_the_example_of_a_game_keeps_the_contract(cake):
     assert len(programs("bring_your_own_game.md")["cake.py"].splitlines()) < 50
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_the_example_of_a_game_is_trained_by_its_command(cake, tmp_path):
     page = (DOCS / "bring_your_own_game.md").read_text()

@@ -41,6 +41,7 @@ def test_every_example_has_a_page():
         assert any(f"remuda train --config examples/{path.name}" in page for page in pages)
 
 
+@pytest.mark.process
 @pytest.mark.slow  # connect four is played the same way
 def test_self_play_of_kuhn_poker(tmp_path):
     result, names, matches, records = run("self_play", tmp_path / "run", run={"turns": 200_000})
@@ -99,6 +100,7 @@ def records_of_past(matches):
     return {int(version) for version in matches["version"].ravel() if version >= 0}
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_a_round_robin_of_eight_in_bucket_brigade(tmp_path):
     result, names, matches, _ = run("round_robin", tmp_path / "run", run={"turns": 60_000})
@@ -115,6 +117,7 @@ def test_a_round_robin_of_eight_in_bucket_brigade(tmp_path):
     assert set(result.evaluation.policies) == set(names)
 
 
+@pytest.mark.process
 @pytest.mark.slow  # as many are dealt above; tests/learner/test_dealt.py has shares that are unlike
 def test_two_teams_of_eight_in_tag(tmp_path):
     result, names, matches, _ = run("teams", tmp_path / "run", run={"turns": 60_000})
@@ -152,6 +155,7 @@ def test_an_own_network_as_printed(tmp_path):
     assert network in (EXAMPLES / "own_network.py").read_text()
 
 
+@pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["A2C", "SAC"])
 def test_an_own_algorithm_as_printed(tmp_path, monkeypatch, name):
@@ -174,6 +178,7 @@ def test_an_own_algorithm_as_printed(tmp_path, monkeypatch, name):
     assert block.removesuffix("        ...\n") in text
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_the_program_of_the_readme(tmp_path):
     """As printed, only shorter."""

@@ -15,6 +15,7 @@ def test_there_are_five():
     assert len(NOTEBOOKS) == 5
 
 
+@pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 @pytest.mark.filterwarnings("ignore")

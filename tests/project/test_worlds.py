@@ -415,6 +415,7 @@ def test_leduc_poker_is_told_by_what_it_can_be_exploited(programs, tmp_path):
     assert (row["PPO's defaults"], row["share"]) == told
 
 
+@pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "told"),

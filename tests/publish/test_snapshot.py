@@ -224,6 +224,7 @@ def _publish_for_ever(published):
         publisher.publish(weights, version, float(version), training)
 
 
+@pytest.mark.process
 @pytest.mark.slow_cases(
     "False-400000-double_buffer",
     "False-400000-snapshot",
@@ -266,6 +267,7 @@ def test_no_snapshot_is_torn(mode, check, wanted):
         child.join(60)
 
 
+@pytest.mark.process
 @pytest.mark.slow_cases("double_buffer-training0", "double_buffer-training1", "snapshot-training1")
 @pytest.mark.parametrize("training", [(), ("a",)])
 @pytest.mark.parametrize("mode", MODES)

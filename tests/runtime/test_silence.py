@@ -139,6 +139,7 @@ def test_a_sign_of_life_ends_the_silence():
     assert heard.hear(2.0, 0.25, None) == 0.0
 
 
+@pytest.mark.process
 def test_another_process_with_the_id_of_a_worker_is_not_taken_for_it():
     pid = os.getpid()
     began = started(pid)
@@ -150,6 +151,7 @@ def test_another_process_with_the_id_of_a_worker_is_not_taken_for_it():
     assert started(process.pid) == 0
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("code", "runnable"), [("while True: pass", True), ("import time; time.sleep(600)", False)]
 )

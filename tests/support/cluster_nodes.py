@@ -43,7 +43,7 @@ print(json.dumps({
     "child": child,
     "agent": agent,
     "sessions": list(local.sessions.values()) if local else [],
-    "directory": str(local._directory) if local else "",
+    "directory": str(local.directory) if local else "",
     "keeper": local._keeper.pid if local else 0,
 }), flush=True)
 time.sleep(600)

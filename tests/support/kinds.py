@@ -1,4 +1,4 @@
-"""Kinds of tests, by marker. A test without one of these markers is a unit test.
+"""Kinds of tests, by marker. A quick test without one of these markers is a unit test.
 
 A unit test starts no process. `watch` finds those that do: children of the fork server, forks, and
 programs of Python or a shell. Small programs that libraries call (`git`, `ldconfig`) do not count.
@@ -15,7 +15,8 @@ PROGRAMS = ("python", "remuda", "make", "sh", "bash")
 
 
 def is_unit(item):
-    return not any(item.get_closest_marker(kind) for kind in KINDS)
+    """Whether the test is a unit test; slow ones are not looked at."""
+    return not any(item.get_closest_marker(kind) for kind in (*KINDS, "slow"))
 
 
 def watch(monkeypatch, found):

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 MODULE = """
 import gymnasium, numpy as np
 from gymnasium import spaces

@@ -80,6 +80,7 @@ def run(tmp_path):
     return start
 
 
+@pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "old", "new", "value"),
@@ -118,6 +119,7 @@ def test_a_kernel_is_compiled_again_when_what_it_refers_to_changes(
     assert run() == (value, 1)
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_a_kernel_is_compiled_again_with_other_options(run, tmp_path):
     assert run()[1] == 0
@@ -126,6 +128,7 @@ def test_a_kernel_is_compiled_again_with_other_options(run, tmp_path):
     assert [run()[1], run()[1]] == [0, 1]
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_the_order_of_sets_makes_no_difference(run, tmp_path, monkeypatch):
     path = tmp_path / "parts.py"
@@ -138,6 +141,7 @@ def test_the_order_of_sets_makes_no_difference(run, tmp_path, monkeypatch):
     assert hits == [0, 1, 1, 1]
 
 
+@pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.parametrize("file", ["kernel", "parts", "deeper"])
 def test_what_is_compiled_after_an_edit_is_kept_as_what_it_was_made_from(run, tmp_path, file):

@@ -101,6 +101,7 @@ def test_outside_it_raises_what_it_cannot_write(pipe):
         output.Sink(os.open("/dev/full", os.O_WRONLY)).write(LINE)
 
 
+@pytest.mark.process
 def test_a_forked_child_writes_too(pipe, unfailing):
     read, write = pipe
     sink = output.streams.setdefault(-1, (output.Sink(write), io.StringIO()))[0]
@@ -160,6 +161,7 @@ def test_log_handlers_that_a_script_made_before_follow_and_come_back(name, pipe,
         output.streams.pop(write, None)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("flags", "stream", "text"),
     [

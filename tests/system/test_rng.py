@@ -76,6 +76,7 @@ class Draws(gymnasium.Env):
 QUICK = {"algorithm": "dqn", "network": {"hidden": [8]}}
 
 
+@pytest.mark.process
 @pytest.mark.slow_cases("spread0")
 @pytest.mark.parametrize("spread", [{"actor": {"processes": 2}}, {"env": {"workers": 2}}])
 def test_processes_that_play_draw_other_numbers(tmp_path, spread):

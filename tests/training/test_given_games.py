@@ -156,6 +156,7 @@ def test_processes_are_sent_the_code_and_train_as_one_does(of_a_cell, tmp_path):
     assert weights_of(tmp_path / "workers") == weights_of(of_a_cell)
 
 
+@pytest.mark.process
 @pytest.mark.slow_cases("processes", "workers")
 @pytest.mark.parametrize(
     ("tree", "error", "words"),
@@ -240,6 +241,7 @@ def python(words, source="", **where):
     )
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_a_class_that_was_typed_in_trains_in_processes(tmp_path):
     source = RUNS + CELL + "\nbegin(Typed, schedule='lockstep')\n"
@@ -248,6 +250,7 @@ def test_a_class_that_was_typed_in_trains_in_processes(tmp_path):
     assert ended.stdout.endswith("(3, 1)\n")
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_a_class_of_a_guarded_script_trains_in_processes(tmp_path):
     ends = "\nif __name__ == '__main__':\n    begin(Typed, schedule='lockstep')\n"
@@ -271,6 +274,7 @@ def test_a_script_without_a_guard_is_told_so(tree, tmp_path):
     assert len(before) < 15  # the lines of the script, and no way through Remuda
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_a_script_without_a_guard_may_train_in_one_process(tmp_path):
     (tmp_path / "open_script.py").write_text(RUNS + "\nbegin('kuhn_poker')\n")

@@ -6,6 +6,8 @@ from remuda.config import load_config, overlay
 from remuda.training.run import train
 from remuda.ui.terminal.live import PlainView
 
+pytestmark = pytest.mark.process
+
 BASE = {
     "schedule": "sequential",
     "env": {"num_envs": 2},

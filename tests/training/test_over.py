@@ -94,6 +94,7 @@ def test_weights_that_are_not_whole_are_written_once_more(tmp_path, capfd, kind,
     assert holds(first.directory) == before
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_matches_after_the_last_checkpoint_stay_in_the_ledger(tmp_path):
     """Processes play on while it is written. Red before: the resume cut what they had played."""
@@ -138,6 +139,7 @@ def test_a_summary_stays_whole_where_greedy_play_is_not_measured_again(tmp_path)
     assert json.loads((first.directory / "summary.json").read_text()) == json.loads(told)
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_a_run_on_several_nodes_that_is_over_needs_none(tmp_path, capfd):
     """Red before: its weights went back to the checkpoint, and each resume added a metrics line."""

@@ -135,6 +135,7 @@ def test_rewards_that_last_does_not_tell_are_noted(make, noted):
     assert all("_accumulate_rewards" in note for note in notes)
 
 
+@pytest.mark.process
 @pytest.mark.slow_cases("lockstep")
 @pytest.mark.parametrize(
     "how",
@@ -164,6 +165,7 @@ def test_a_run_tells_notes_once_and_at_its_end(how, tmp_path, capsys):
     assert capsys.readouterr().out.count(note[:60]) == 1
 
 
+@pytest.mark.process
 def test_copies_in_workers_have_notes():
     env = WorkerEnvs(f"{__name__}:Strays", 2, 2)
     try:

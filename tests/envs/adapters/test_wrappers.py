@@ -269,6 +269,7 @@ def test_a_wrapper_that_leaves_no_tuple_by_agent_is_named():
         made("lbf:Foraging-8x8-2p-2f-coop-v3", 1, wrappers=wrappers)
 
 
+@pytest.mark.process
 def test_a_wrapper_of_a_script_goes_to_the_processes_that_step_copies(tmp_path):
     class Quiet(Louder):
         """Of no module: found by no other process."""

@@ -26,6 +26,7 @@ def test_each_actor_has_words_of_its_own():
     assert first.waited_for() == []
 
 
+@pytest.mark.process
 def test_a_worker_that_is_gone_is_not_told_of():
     (status,) = WorkerStatus.of_all(1, 1)
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
@@ -73,6 +74,7 @@ class Waits(Tape):
         return super().end_turn()
 
 
+@pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.parametrize("compiling", [False, True])
 def test_an_actor_tells_for_which_workers_it_waits(tmp_path, monkeypatch, compiling):
@@ -110,6 +112,7 @@ def test_an_actor_tells_for_which_workers_it_waits(tmp_path, monkeypatch, compil
         env.close()
 
 
+@pytest.mark.process
 def test_a_worker_tells_which_process_it_is():
     """Its actor's supervisor counts what it computes to what the actor has."""
     (status,) = WorkerStatus.of_all(1, 3)
@@ -123,6 +126,7 @@ def test_a_worker_tells_which_process_it_is():
         env.close()
 
 
+@pytest.mark.process
 def test_an_actor_whose_workers_answer_is_not_silent_however_long_its_turn_takes(tmp_path):
     """It gives a heartbeat a turn, in which each of many requests may take a second."""
     (status,) = WorkerStatus.of_all(1, 2)

@@ -21,6 +21,8 @@ from remuda.envs.workers.pool import WorkerEnvs
 from remuda.errors import RemudaError, UserCodeError
 from remuda.system.processes import client as forkserver
 
+pytestmark = pytest.mark.process
+
 
 @pytest.mark.slow_cases("cleanup", "pettingzoo:classic.tictactoe_v3")
 @pytest.mark.parametrize("game", ["cleanup", "bucket_brigade", "pettingzoo:classic.tictactoe_v3"])

@@ -57,6 +57,7 @@ def test_a_game_is_closed_once(monkeypatch):
     assert len(closed) == len(set(map(id, closed))) > 0
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_results_are_the_same_whatever_the_number_of_processes(tmp_path):
     found = {}
@@ -75,6 +76,7 @@ def test_rounds_are_the_same_whatever_the_number_of_processes(tmp_path):
     assert by_number(tmp_path / "1") == by_number(tmp_path / "2")
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_an_interrupted_one_plays_what_was_begun_to_its_end(tmp_path):
     told = []
@@ -170,6 +172,7 @@ def is_alive(pid):
     return state != "Z"
 
 
+@pytest.mark.process
 def test_a_failure_in_a_process_is_told(tmp_path, capfd):
     setup = setup_of_entrants("tournament_games:Fails", {}, {"a": "random", "b": "random"})
     with refuses(RemudaError) as raised:
@@ -198,6 +201,7 @@ def test_a_script_without_a_guard_is_told_in_one_line(tmp_path):
     assert len(lines) <= 8
 
 
+@pytest.mark.process
 def test_more_processes_are_started_when_there_is_more_to_play(monkeypatch):
     """The first round is the smallest one."""
     counts = iter([2, 3, 2])

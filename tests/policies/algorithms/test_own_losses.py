@@ -60,6 +60,7 @@ def test_a_loss_that_is_not_of_each_sample_is_refused(kind, monkeypatch):
     assert not torch.equal(algorithm.online.flat, before)
 
 
+@pytest.mark.process
 @pytest.mark.slow_cases("Averaged-async", "Averaged-sequential", "Summed-async")
 @pytest.mark.parametrize("schedule", ["async", "sequential"])
 @pytest.mark.parametrize("name", ["Summed", "Averaged"])

@@ -365,6 +365,7 @@ LEARNS = {
 }
 
 
+@pytest.mark.process
 @pytest.mark.slow_cases("dqn-async", "iqn-async", "iqn-sequential", "ppo-async", "ppo-sequential")
 @pytest.mark.parametrize("schedule", ["sequential", "async"])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

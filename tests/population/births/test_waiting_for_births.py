@@ -99,6 +99,7 @@ def test_the_actor_does_not_wait_for_an_empty_slot(algorithm):
         check_steps(world)
 
 
+@pytest.mark.process
 @pytest.mark.slow_cases(
     "dqn-playing-saved-lockstep",
     "dqn-retired-saved-lockstep",

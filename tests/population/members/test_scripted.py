@@ -349,6 +349,7 @@ def test_schedules_agree(tmp_path):
     assert_equal(files_of(tmp_path / "sequential"), files_of(tmp_path / "lockstep"))
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_they_take_part_in_a_run_of_several_processes(tmp_path):
     result = trained(tmp_path / "run", schedule="async", run={"turns": 2000})

@@ -201,6 +201,7 @@ def test_a_mixture_of_policies_is_played_by_what_was_done_before():
     assert tree.num_nodes == 7
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("when", "line"), [("before", 1), ("half", 1), ("after", 1), ("half", 0), ("after", 3)]
 )

@@ -79,6 +79,7 @@ def test_a_directory_without_a_record_is_told(tmp_path):
             description_of(directory)
 
 
+@pytest.mark.process
 def test_what_was_appended_survives_a_kill(tmp_path):
     child = os.fork()
     if child == 0:
@@ -90,6 +91,7 @@ def test_what_was_appended_survives_a_kill(tmp_path):
     assert read(tmp_path)[1:] == [{"one": 1}]
 
 
+@pytest.mark.process
 def test_a_full_disk_is_one_clear_line_and_what_was_written_is_kept(tmp_path):
     child = os.fork()
     if child == 0:

@@ -138,6 +138,7 @@ def test_the_interval_is_that_of_all_among_which_the_best_was_chosen(tmp_path):
     assert false <= 6  # a tenth; with the interval of one it is a fifth
 
 
+@pytest.mark.process
 @pytest.mark.slow_cases("4")
 @pytest.mark.parametrize(
     "when", [4, *(pytest.param(when, marks=pytest.mark.slow) for when in (1, 3, 6, 7))]

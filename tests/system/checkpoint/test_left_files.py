@@ -56,6 +56,7 @@ state.write_whole(Path(sys.argv[1]), b"half")
 """
 
 
+@pytest.mark.process
 @pytest.mark.slow_cases("<lambda>")
 @pytest.mark.parametrize("again", [RunDirectory.lock, lambda run: RunDirectory.open(run.path)])
 def test_what_a_kill_left_half_written_goes_when_the_run_is_opened(again, tmp_path):

@@ -70,6 +70,7 @@ class Odd(Tape):
         )
 
 
+@pytest.mark.process
 @pytest.mark.slow_cases("sequential-lockstep")
 @pytest.mark.parametrize(
     "schedules",
@@ -142,7 +143,7 @@ def test_a_population_with_the_names_of_roles_is_resumed(tmp_path, capsys):
         *("rock_paper_scissors", "--schedule", "sequential", "--env.num_envs", "16"),
         *("--policy.algorithm", "ppo", "--policy.ppo.rollout_length", "8"),
         *("--policy.experience.segment_length", "1", "--population.matchmaker", "random"),
-        *("--population.policies", "actor", "coordinator", "--run.directory", str(directory)),
+        *("--population.policies", "[actor,coordinator]", "--run.directory", str(directory)),
         *("--run.evaluate_episodes", "4", "--checkpoint.evaluate_episodes", "0"),
     )
     assert run(["train", *words, "--run.turns", "400"]) == 0

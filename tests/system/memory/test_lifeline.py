@@ -6,8 +6,11 @@ import subprocess
 import sys
 
 import psutil
+import pytest
 
 from system.processes.children import wait_for
+
+pytestmark = pytest.mark.process
 
 PARENT = """
 import signal, sys, time

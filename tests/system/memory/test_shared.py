@@ -7,6 +7,7 @@ from multiprocessing import resource_tracker
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from places import named_memory
 from remuda.system.memory import shared as shared_module
@@ -22,6 +23,7 @@ def _write(shared, wakeup):
     signal.pause()
 
 
+@pytest.mark.process
 def test_child_writes_what_the_parent_reads_and_kill_leaves_nothing():
     shared, wakeup = SharedArrays({"values": ((2, 3), np.float32)}), Wakeup()
     child = SPAWN.Process(target=_write, args=(shared, wakeup))
@@ -64,6 +66,7 @@ def _read_all(many, other, wakeup):
     wakeup.ring()
 
 
+@pytest.mark.process
 def test_arrays_of_one_arena_share_a_file_and_nothing_else(monkeypatch):
     monkeypatch.setattr(shared_module, "SMALLEST_FILE", 8 * PAGE)
     gc.collect()

@@ -63,6 +63,7 @@ def _answer(words, mine, yours, count):
         yours.ring()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "count",
     [3_000, pytest.param(100_000, marks=[pytest.mark.long, pytest.mark.timeout(1200)])],
@@ -91,6 +92,7 @@ def _die_waiting(wakeup):
     wakeup.wait(lambda: False, 600.0)
 
 
+@pytest.mark.process
 def test_a_waiter_that_is_killed_leaves_the_wakeup_in_order():
     wakeup = Wakeup()
     child = SPAWN.Process(target=_die_waiting, args=(wakeup,))

@@ -43,6 +43,7 @@ def look_around(path):
     sys.exit(5)
 
 
+@pytest.mark.process
 @pytest.mark.slow_cases("forked")
 def test_it_has_the_surroundings_of_the_moment(way, tmp_path, monkeypatch):
     forkserver.begin()  # before anything of this is so
@@ -78,6 +79,7 @@ def count_up(shared, wakeup):
     wakeup.ring()
 
 
+@pytest.mark.process
 @pytest.mark.slow_cases("forked")
 def test_shared_memory_crosses(way):
     shared, wakeup = SharedArrays({"values": ((3,), np.int64)}), Wakeup()
@@ -91,6 +93,7 @@ def ring_all(wakeups):
         wakeup.ring()
 
 
+@pytest.mark.process
 @pytest.mark.slow_cases("forked")
 def test_there_may_be_more_descriptors_than_a_message_holds(way):
     wakeups = [Wakeup() for _ in range(600)]
@@ -108,6 +111,7 @@ def draw(shared, row):
     shared["product"][row] += float((torch.ones(300, 300) @ torch.ones(300, 300)).sum())
 
 
+@pytest.mark.process
 def test_children_draw_other_numbers_and_compute_with_threads():
     shared = SharedArrays({"drawn": ((2,), np.float64), "product": ((2,), np.float64)})
     processes = [forkserver.start(draw, (shared, row), name="draws") for row in range(2)]
@@ -138,12 +142,14 @@ def stop_self():
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
+@pytest.mark.process
 def test_a_child_that_dies_before_it_has_read_its_recipe_holds_up_nobody(way):
     """More than any pipe holds: who wrote it into one would wait for ever."""
     process = forkserver.start(nothing, (Bomb((kill_self, ())), bytes(2**23)), name="dies")
     assert ended(process) == -signal.SIGKILL
 
 
+@pytest.mark.process
 def test_a_child_that_stops_before_it_has_read_its_recipe_can_be_killed(way):
     process = forkserver.start(nothing, (Bomb((stop_self, ())), bytes(2**23)), name="stops")
     wait_for(lambda: process.pid is not None)
@@ -152,6 +158,7 @@ def test_a_child_that_stops_before_it_has_read_its_recipe_can_be_killed(way):
     assert ended(process) == -signal.SIGKILL
 
 
+@pytest.mark.process
 def test_one_that_is_killed_before_it_has_begun_never_begins(tmp_path):
     """The server is stopped, so nothing is forked yet; what was asked for is given up."""
     forkserver.begin()
@@ -170,6 +177,7 @@ def test_one_that_is_killed_before_it_has_begun_never_begins(tmp_path):
     assert not (tmp_path / "begun").exists()
 
 
+@pytest.mark.process
 def test_an_exception_is_told_in_the_log(way, tmp_path):
     log = tmp_path / "log"
     process = forkserver.start(nothing, (Bomb((int, ("x",))),), name="fails", log=str(log))
@@ -184,6 +192,7 @@ def leave_somebody_behind():
     context.Process(target=time.sleep, args=(600,), daemon=True).start()
 
 
+@pytest.mark.process
 def test_processes_of_a_games_own_do_not_hold_up_its_end(way):
     """They ignore SIGTERM as their parent does, so who asks them to end waits for ever."""
     assert ended(forkserver.start(leave_somebody_behind, (), name="parent")) == 0
@@ -321,6 +330,7 @@ if "-c" in sys.orig_argv and "remuda.system.processes.server" in sys.orig_argv[-
 """
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_a_server_that_cannot_fork_says_so_of_a_child_with_descriptors(tmp_path, monkeypatch):
     (tmp_path / "sitecustomize.py").write_text(NO_FORKS)
@@ -338,6 +348,7 @@ def say_hello():
     print("hello")
 
 
+@pytest.mark.process
 @pytest.mark.slow_cases("forked")
 def test_a_relative_log_belongs_to_the_directory_of_the_moment(way, tmp_path, monkeypatch):
     forkserver.begin()  # in another directory
@@ -357,6 +368,7 @@ class FullServer:
         self.asked = True
 
 
+@pytest.mark.process
 def test_a_server_that_takes_no_requests_now_is_not_waited_for(monkeypatch):
     server = FullServer()
     monkeypatch.setattr(forkserver, "begin", lambda: None)
@@ -370,6 +382,7 @@ def finalize_later(path):
     Finalize(None, path.with_suffix(".too").touch, exitpriority=1)
 
 
+@pytest.mark.process
 @pytest.mark.slow_cases("forked")
 def test_finalizers_of_children_run(way, tmp_path):
     assert ended(forkserver.start(finalize_later, (tmp_path / "run",), name="ends")) == 0
@@ -393,6 +406,7 @@ def test_a_server_has_descriptors_for_as_many_children_as_the_hard_limit_allows(
         assert ended(process) == -signal.SIGKILL
 
 
+@pytest.mark.process
 @pytest.mark.slow_cases("100000000.0", "1e+300")
 @pytest.mark.parametrize("seconds", [1e8, 1e300, float("inf")])
 def test_a_process_is_waited_for_however_long(seconds):

@@ -12,6 +12,8 @@ from remuda.system.processes import client as forkserver
 from remuda.system.processes.process import UNKNOWN
 from system.processes.children import ended, server_with, wait_for
 
+pytestmark = pytest.mark.process
+
 AT_THE_SECOND = """
 fork, count = os.fork, []
 def die(pid=0):

@@ -5,6 +5,10 @@ import subprocess
 import sys
 import time
 
+import pytest
+
+pytestmark = pytest.mark.process
+
 WORDS = 1_500
 PROGRAM = f"""
 from remuda.system import output

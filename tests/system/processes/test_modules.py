@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 OF_THE_GAME = {
     f"remuda.envs.games.{name}" for name in ("treasure_hunt", "rendering", "randomness", "options")
 }

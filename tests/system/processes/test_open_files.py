@@ -18,6 +18,8 @@ from remuda.system.processes import client as forkserver
 from remuda.system.processes.process import UNKNOWN, ForkedProcess
 from system.processes.children import ended, open_files, room_for, server_with, wait_for
 
+pytestmark = pytest.mark.process
+
 TOO_MANY = os.strerror(errno.EMFILE)
 
 

@@ -12,6 +12,8 @@ import pytest
 from remuda.system.processes.process import OwnFork
 from system.processes.children import open_files, wait_for
 
+pytestmark = pytest.mark.process
+
 PROGRAM = """
 import os, signal, sys, time
 from numba.core import event

@@ -105,6 +105,7 @@ def test_mistakes_are_told_in_one_line(words, said, capsys):
     assert "Traceback" not in captured.err
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_train_evaluate_watch(tmp_path, capsys):
     directory = tmp_path / "run"
@@ -160,6 +161,7 @@ def test_train_evaluate_watch(tmp_path, capsys):
     assert "agent_0.safetensors is missing" in capsys.readouterr().err
 
 
+@pytest.mark.process
 @pytest.mark.slow_cases("words0-holds a run already", "words1---policy.learning_rat")
 @pytest.mark.parametrize(
     ("words", "said"),
@@ -181,6 +183,7 @@ def test_what_needs_no_environment_is_refused_before_anything_slow_is_imported(
     assert out.stdout.split() in (["1", "False"], ["2", "False"])
 
 
+@pytest.mark.process
 def test_help_names_every_flag_and_imports_no_torch(capsys):
     program = "remuda.ui.cli.main import run"
     script = f"import sys; from {program}; run(['--help']); print(sorted(sys.modules))"
@@ -226,6 +229,7 @@ def test_help_breaks_lines_only_where_they_are_full(command, monkeypatch, capsys
     assert not short
 
 
+@pytest.mark.process
 @pytest.mark.slow  # as in tests/faults/test_stopping.py
 def test_ctrl_c_stops_softly(tmp_path):
     directory = tmp_path / "run"

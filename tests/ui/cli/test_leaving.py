@@ -11,6 +11,8 @@ import zipfile
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 PROGRAM = """
 import atexit, sys, threading, time
 from remuda.ui.cli.program import leave

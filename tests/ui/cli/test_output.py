@@ -83,6 +83,7 @@ def test_characters_that_the_encoding_lacks_are_replaced(environment, tmp_path):
     assert_whole(tmp_path / "run")
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_a_pipe_that_is_never_read_stalls_neither_play_nor_a_stop(tmp_path):
     """The pipe is full before the run begins; a signal ends it in order all the same."""
@@ -179,6 +180,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.parametrize("output", ["full", "closed", "never read"])
 def test_callbacks_and_views_that_print_do_not_end_a_run_in_python(output, tmp_path):
@@ -222,6 +224,7 @@ def test_under_nohup_a_terminal_that_closes_stops_nothing(tmp_path):
     assert process.wait(LIMIT) == 128 + signal.SIGTERM
 
 
+@pytest.mark.process
 @pytest.mark.slow_cases("words0", "words2")
 @pytest.mark.parametrize("words", [["games"], ["train", "--help"], ["runs", "."]])
 def test_a_command_whose_output_cannot_be_written_says_so_in_one_line(words, tmp_path):

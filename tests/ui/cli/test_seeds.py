@@ -31,6 +31,7 @@ def finds_games(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
 
 
+@pytest.mark.process
 @pytest.mark.slow_cases("1")
 @pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_seeds_are_trained_into_one_directory_with_one_report(tmp_path, capfd, jobs, finds_games):

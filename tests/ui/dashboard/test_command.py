@@ -16,6 +16,7 @@ def begun(*words):
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.process
 @pytest.mark.slow_cases("15")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_address_that_is_printed_can_be_opened_at_once(tmp_path, number):
@@ -49,6 +50,7 @@ def test_what_cannot_be_served_is_told_in_one_line(tmp_path):
             assert errors.count("\n") == 1
 
 
+@pytest.mark.process
 def test_elsewhere_there_is_a_token(tmp_path):
     process = begun(str(tmp_path), "--host", "0.0.0.0", "--port", "0")
     line = process.stdout.readline()

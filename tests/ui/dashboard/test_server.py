@@ -71,6 +71,7 @@ def test_one_run(ask):
     assert curves["columns"]["none"]["x"] == []
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_a_population(ask):
     population_run()
@@ -96,6 +97,7 @@ def test_seeds_are_one_curve(ask, tmp_path):
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_broken_and_foreign_directories_are_shown_as_what_they_are(ask, tmp_path):
     made_run(tmp_path / "good")
@@ -426,6 +428,7 @@ def test_no_page_but_watching_runs_code_of_a_run(ask, tmp_path):
     assert harmed.exists()
 
 
+@pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.parametrize("who", ["other", "..", "~", "other@best", "agent_0/../other"])
 def test_seats_are_not_taken_from_elsewhere(tmp_path, monkeypatch, who):
@@ -496,6 +499,7 @@ class Watching(remuda.Callback):
         self.thread.join()
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_a_run_is_watched_as_it_plays_now(tmp_path):
     watching = Watching(tmp_path)
@@ -521,6 +525,7 @@ def test_a_run_is_watched_as_it_plays_now(tmp_path):
     assert set(about["versions"]) == {"agent_0"}
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_episodes_that_nobody_watches_end(monkeypatch):
     fixed_run()
@@ -535,6 +540,7 @@ def test_episodes_that_nobody_watches_end(monkeypatch):
         assert not children() - before
 
 
+@pytest.mark.process
 def test_it_ends_while_something_is_worked_out(tmp_path):
     """A ledger that never comes to its end holds the process that reads it."""
     run = made_run(tmp_path / "good")

@@ -70,6 +70,7 @@ def test_what_it_failed_by_is_told(directory):
     assert not (directory / "play.gif").exists()
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_a_game_that_takes_the_process_with_it_costs_the_picture(directory, capfd):
     """As native code of a game may do."""
