@@ -80,7 +80,7 @@ def victim(run: Run, moments: random.Random, killed: Sequence[int] = ()) -> Kill
     """A node that may be killed: one that has roles, if any has; None: there is none now."""
     placement = run.runtime.placement
     # The run may not know yet that one is gone.
-    numbers = [n for n in list(run.runtime._members) if n not in killed]
+    numbers = [n for n in list(run.runtime.members) if n not in killed]
     busy = [n for n in numbers if placement.roles_of(n)]
     if not (busy or numbers):
         return None
@@ -326,7 +326,7 @@ def stopped(seconds: float, every: float) -> dict[str, Any]:
         def see(until: float) -> None:
             while time.monotonic() < until and not run.over.wait(LOOK):
                 placement = run.runtime.placement
-                there_now = hit.number in run.runtime._members
+                there_now = hit.number in run.runtime.members
                 roles = len(placement.roles_of(hit.number))
                 is_member.append((time.monotonic() - stopped_at, there_now, roles))
 

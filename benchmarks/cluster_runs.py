@@ -272,9 +272,9 @@ class Run:
     def traffic(self) -> Array:
         """[nodes, nodes, counts] by `Count`: what each node counted of its link to each."""
         rows = {0: self.runtime.node.traffic.counts.copy()}
-        for number, member in self.runtime._members.items():
-            if member.glance.traffic:
-                rows[number] = np.array(member.glance.traffic)
+        for number, member in self.runtime.members.items():
+            if member.status.traffic:
+                rows[number] = np.array(member.status.traffic)
         count = max(rows) + 1
         found = np.zeros((count, count, len(Count)), np.int64)
         for number, row in rows.items():

@@ -111,11 +111,11 @@ def test_a_stack_there_learns_what_it_learns_here(kind, monkeypatch):
 @pytest.mark.parametrize("kind", ["trunk", "towers", "masks", "target_kl"])
 def test_the_kernels_of_the_processor_find_the_same(kind, monkeypatch):
     here = stack(kind, "cpu", monkeypatch)
-    assert here.is_fused
+    assert here._is_fused
     learned = here.update(rollout_of(here, 0), [0, 1, 2])
     with gpus():
         there = stack(kind, GPU, monkeypatch)
-        assert not there.is_fused
+        assert not there._is_fused
         found = there.update(rollout_of(there, 0), [0, 1, 2])
         assert_alike(told(found), told(learned), 1e-3)
         for k in range(3):

@@ -137,7 +137,7 @@ def _values(random, name, kind):
     seed, samples = int(random.integers(1 << 30)), size(random, 90)
     batch = _transitions(random, policies, samples, inputs, actions)
     found = []
-    for way in (TransitionAlgorithm.differentiate, kind.differentiate):
+    for way in (TransitionAlgorithm._differentiate, kind._differentiate):
         streams = [torch_rng(seed, "test", k) for k in range(policies)]
         algorithm = make_algorithm([spec] * policies, streams)
         for k in range(policies):

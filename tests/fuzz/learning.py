@@ -77,9 +77,9 @@ def rollouts(random):
         algorithm = make_algorithm(own, [make_rng(seed, "test", k) for k in range(policies)])
         for k in range(policies):
             algorithm.network.initialise(algorithm.online.of(k), torch_rng(seed, "weights", k))
-        assert algorithm.by_kernels
+        assert algorithm._by_kernels
         if not by_kernels:
-            algorithm.by_kernels, algorithm.workspace = False, None
+            algorithm._by_kernels, algorithm._workspace = False, None
         room = room_for(algorithm, LENGTH * 40)
         for k, lengths in enumerate(amounts):
             fill(room, k, lengths.tolist(), algorithm, np.random.default_rng(seed + k))

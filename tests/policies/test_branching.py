@@ -139,7 +139,7 @@ def test_the_loss_is_that_of_the_mean_of_choices(kind, memory):
     network, batch = algorithm.network, batch_of(algorithm)
     part = Part(0, 2, algorithm.online, algorithm.target)
     streams = [torch.Generator() for _ in range(2)]
-    for own, copy in zip(algorithm.rngs, streams, strict=True):
+    for own, copy in zip(algorithm._rngs, streams, strict=True):
         copy.set_state(own.get_state())
     found = algorithm.loss(batch, part)
 

@@ -10,7 +10,6 @@ from gymnasium.spaces import Box
 
 import remuda
 from refusals import refuses
-from remuda.config.algorithm_registry import import_algorithm
 from remuda.envs.registry import Game
 from remuda.errors import ConfigError, RunDirectoryError
 from remuda.population.run_spec import RunSpec
@@ -87,34 +86,6 @@ def test_a_game_whose_code_is_gone_is_missed_only_where_it_plays(tmp_path, monke
     capsys.readouterr()
     assert command(["evaluate", str(tmp_path / "run"), "--episodes", "2"]) == 2
     assert "No module named 'vanishing_game'" in capsys.readouterr().err
-
-
-def test_an_algorithm_whose_code_is_gone_is_missed_only_where_it_acts(
-    tmp_path, monkeypatch, capsys
-):
-    """Red before: each of these imported the module to read the configuration."""
-    folder = tmp_path / "code"
-    folder.mkdir()
-    (folder / "vanishing_algorithm.py").write_text(
-        "from remuda.policies.algorithms.ppo import PPO\n"
-        "class Mine(PPO):\n    settings = {'weight': 0.5}\n"
-    )
-    monkeypatch.syspath_prepend(str(folder))
-    policy = {**QUIET["policy"], "algorithm": "vanishing_algorithm:Mine"}
-    for name in ("run", "other"):
-        trained(tmp_path / name, policy=policy)
-    (folder / "vanishing_algorithm.py").unlink()
-    monkeypatch.delitem(sys.modules, "vanishing_algorithm")
-    import_algorithm.cache_clear()
-    run = remuda.load(tmp_path / "run")
-    assert run.config.policy.entry.settings == {"weight": 0.5}
-    assert run.metrics()
-    assert remuda.compare([tmp_path / "run", tmp_path / "other"]) is not None
-    assert command(["status", str(tmp_path / "run")]) == 0
-    with refuses(ConfigError, "vanishing_algorithm"):
-        run["agent_0"].act(np.zeros(run["agent_0"].observation_space.shape, np.float32))
-    with refuses(ConfigError, "vanishing_algorithm"):
-        trained(tmp_path / "third", policy=policy)
 
 
 def test_without_a_description_the_environment_is_described_again(tmp_path):

@@ -6,12 +6,12 @@ programs of Python or a shell. Small programs that libraries call (`git`, `ldcon
 
 import os
 import subprocess
-import sys
 from multiprocessing import util
 from pathlib import Path
 
 KINDS = ("process", "learning", "browser", "cluster", "long")
-PROGRAMS = ("python", "remuda", "make", "sh", "bash")
+PROGRAMS = ("remuda", "make", "sh", "bash")
+LASTING = ("remuda.system.processes.server", "resource_tracker")  # they outlive the test
 
 
 def is_unit(item):
@@ -27,7 +27,7 @@ def watch(monkeypatch, found):
         original = getattr(owner, name)
 
         def start(*args, **options):
-            if words := describe(*args):
+            if words := describe(*args, **options):
                 found(words)
             return original(*args, **options)
 
@@ -36,17 +36,17 @@ def watch(monkeypatch, found):
     noted(
         client,
         "start",
-        lambda target, *_: f"a child that runs {getattr(target, '__qualname__', target)}",
+        lambda target, *_, **__: f"a child that runs {getattr(target, '__qualname__', target)}",
     )
     noted(os, "fork", lambda: "a fork of itself")
-    noted(util, "spawnv_passfds", lambda path, *_: f"the program {path}")
-    noted(subprocess.Popen, "__init__", lambda _, args, *rest: _program(args))
+    noted(util, "spawnv_passfds", lambda path, args, _: _program([path, *args]))
+    noted(subprocess.Popen, "__init__", lambda _, args, *__, **___: _program(args))
 
 
 def _program(args):
     words = [args] if isinstance(args, str | bytes | os.PathLike) else list(args)
-    if any("remuda.system.processes.server" in str(word) for word in words):
-        return ""  # the fork server, which outlives the test
+    if any(name in str(word) for word in words for name in LASTING):
+        return ""
     program = Path(os.fsdecode(words[0])).name
-    is_python = os.fsdecode(words[0]) == sys.executable
-    return f"the program {program}" if is_python or program.startswith(PROGRAMS) else ""
+    is_one = program in PROGRAMS or program.startswith("python")
+    return f"the program {program}" if is_one else ""

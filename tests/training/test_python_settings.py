@@ -9,7 +9,7 @@ import yaml
 
 import remuda
 from refusals import refuses
-from remuda.config.algorithm_registry import forget_saved, import_algorithm
+from remuda.config.algorithm_registry import find_algorithm
 from remuda.errors import CheckpointError, ConfigError
 from remuda.policies.algorithms.dqn import DQN
 from remuda.system import loading
@@ -91,11 +91,10 @@ def forget(monkeypatch):
     def forget():
         monkeypatch.setattr(loading, "PICKLES", {})
         monkeypatch.setattr(loading, "OBJECTS", {})
-        import_algorithm.cache_clear()
-        forget_saved()
+        find_algorithm.cache_clear()
 
     yield forget
-    import_algorithm.cache_clear()
+    find_algorithm.cache_clear()
 
 
 @pytest.fixture(scope="module")

@@ -83,27 +83,11 @@ BUILT_IN = {
 }
 
 
-_saved: dict[str, AlgorithmEntry] = {}  # custom algorithms of opened runs, by name
-
-
+@cache
 def find_algorithm(name: str) -> AlgorithmEntry:
     """Find a built-in algorithm, or a custom one as `module:Class`."""
-    return BUILT_IN.get(name) or _saved.get(name) or import_algorithm(name)
-
-
-def use_saved(entries: Mapping[str, Mapping[str, Any]]) -> None:
-    """Use entries that a run has saved, so that the run can be read without the user's modules."""
-    _saved.update({name: AlgorithmEntry(**fields) for name, fields in entries.items()})
-
-
-def forget_saved() -> None:
-    """Import users' algorithms from now on: their classes may have changed."""
-    _saved.clear()
-
-
-@cache
-def import_algorithm(name: str) -> AlgorithmEntry:
-    """Import a custom algorithm."""
+    if name in BUILT_IN:
+        return BUILT_IN[name]
     if ":" not in name:
         raise ConfigError(
             f"algorithm {name!r} does not exist; there are {', '.join(BUILT_IN)}, or your own as "

@@ -10,12 +10,10 @@ import shutil
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from remuda.config import Config, load_config, read_config, write_config
-from remuda.config.algorithm_registry import BUILT_IN, import_algorithm, use_saved
 from remuda.errors import CheckpointError, RemudaError, RunDirectoryError
 from remuda.policies.initial import InitialWeights
 from remuda.population.members.imported import ImportedMembers
@@ -92,20 +90,18 @@ class RunDirectory:
     """The directory of one run.
 
     Its files are config.yaml, environment.json (the description of its environment),
-    algorithms.json (properties of custom algorithms), code-DIGEST.pkl (pickled user code),
-    code-paths.json (paths of the user's modules), lock, metrics.jsonl, ledger.bin (matches of a
-    population), status.json, summary.json, report.html with its plots, play.gif,
-    weights/POLICY.safetensors, checkpoints/, logs/PROCESS.log and tensorboard/. Initial weights
-    from other runs are in initial/, members from other runs in imported.safetensors. Resumes add
-    their changes of the configuration to changes.jsonl and move replaced files to earlier/1/,
-    earlier/2/ and so on.
+    code-DIGEST.pkl (pickled user code), code-paths.json (paths of the user's modules), lock,
+    metrics.jsonl, ledger.bin (matches of a population), status.json, summary.json, report.html with
+    its plots, play.gif, weights/POLICY.safetensors, checkpoints/, logs/PROCESS.log and
+    tensorboard/. Initial weights from other runs are in initial/, members from other runs in
+    imported.safetensors. Resumes add their changes of the configuration to changes.jsonl and move
+    replaced files to earlier/1/, earlier/2/ and so on.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.config = path / "config.yaml"
         self.environment = path / "environment.json"
-        self.algorithms = path / "algorithms.json"
         self.metrics = path / "metrics.jsonl"
         self.ledger = path / "ledger.bin"
         self.summary = path / "summary.json"
@@ -271,8 +267,6 @@ class RunDirectory:
         tree = read_config(self.config)
         if not tree:  # otherwise defaults would replace the lost values
             raise RunDirectoryError(f"{self.config} is damaged: it is empty")
-        with suppress(OSError, ValueError, TypeError, AttributeError):  # else they are imported
-            use_saved(read_json(self.algorithms))
         return load_config(tree, str(self.config))
 
     def save_config(self, config: Config) -> None:
@@ -307,11 +301,6 @@ class RunDirectory:
     def save_code(self, config: Config) -> None:
         """Write pickled user code, and the paths of other modules."""
         tree = config.model_dump(mode="json")
-        policies = (tree["policy"], *tree["policies"].values())
-        named = {policy.get("algorithm", "iqn") for policy in policies} - BUILT_IN.keys()
-        if named:
-            entries = {name: asdict(import_algorithm(name)) for name in sorted(named)}
-            write_file(self.algorithms, json.dumps(entries).encode())
         for name in loading.names_in(tree):
             write_file(self.path / loading.file_name(name), loading.pickle_of(name))
         found = loading.found_here(tree)

@@ -11,7 +11,6 @@ from remuda.assembly.calibration import choose_layout
 from remuda.cluster.cluster import gathered
 from remuda.cluster.ray_connect import import_ray
 from remuda.config import Config, load_config, overlay
-from remuda.config.algorithm_registry import forget_saved
 from remuda.coordinator.coordinator import Signals
 from remuda.coordinator.guarded_view import GuardedView
 from remuda.coordinator.logs import log_to
@@ -67,7 +66,6 @@ def train(
     check_guard()
     guarded = GuardedView(view)
     say = guarded.say
-    forget_saved()
     with unfailing(), listening(say):
         config = confirmed(config, explicit_keys, say) if resume else config
         if not resume and config.run.directory is not None:

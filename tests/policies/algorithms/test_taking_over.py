@@ -51,11 +51,11 @@ def test_a_newborn_of_rollouts_goes_on_as_its_parent_would(kind):
     algorithm.updates[PLACE] = algorithm.updates[PARENT]
     begin(algorithm)
     assert state_of(algorithm, PARENT) == state_of(algorithm, PLACE)
-    streams = algorithm.rngs
+    streams = algorithm._rngs
     streams[PLACE].bit_generator.state = streams[PARENT].bit_generator.state
     for state in ([], np.zeros(4)):  # the newborn's streams begin, and so do its parent's here
         for k in (PARENT, PLACE):
-            algorithm.returns[k].sums = np.array(state)
+            algorithm._returns[k].sums = np.array(state)
         rollout = rollout_of(algorithm, 20 + len(state))
         for k in (PARENT, PLACE):  # one by one: how many train together decides the last bits
             algorithm.update(rollout, [k])
@@ -70,14 +70,14 @@ def test_a_newborn_of_transitions_goes_on_as_its_parent_would(kind):
     assert not np.array_equal(algorithm.learned(PARENT)["target"], algorithm.weights(PARENT))
     begin(algorithm)
     assert state_of(algorithm, PARENT) == state_of(algorithm, PLACE)
-    algorithm.rngs[PLACE].set_state(algorithm.rngs[PARENT].get_state())
+    algorithm._rngs[PLACE].set_state(algorithm._rngs[PARENT].get_state())
     for seed in range(20, 30):
         for k in (PARENT, PLACE):
             batch = q_learners.transitions(1, seed=seed, discount=0.9)
-            state = algorithm.rngs[PARENT].get_state()
+            state = algorithm._rngs[PARENT].get_state()
             algorithm.update(batch, k, k + 1)
             if k == PARENT and kind == "iqn":
-                algorithm.rngs[PLACE].set_state(state)
+                algorithm._rngs[PLACE].set_state(state)
     assert state_of(algorithm, PARENT) == state_of(algorithm, PLACE)
 
 

@@ -63,12 +63,12 @@ class DQN(TransitionAlgorithm):
         errors = target - taken.detach() if batch.weights.numel() else None
         return Loss(q_learning_loss(taken, target, self.config.q_learning.huber), taken, errors)
 
-    def differentiate(
+    def _differentiate(
         self, batch: Transitions | TransitionSequences, part: Part
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Use kernels if they support network and loss."""
         if isinstance(batch, TransitionSequences) or not self.is_fused:
-            return super().differentiate(batch, part)
+            return super()._differentiate(batch, part)
         return self._fused_step(batch, part)
 
     @property
@@ -77,10 +77,10 @@ class DQN(TransitionAlgorithm):
         return implements and self.kernels.suits(self.network, self.device)
 
     def _fused_step(self, batch: Transitions, part: Part) -> tuple[Tensor, Tensor, Tensor]:
-        return self.fused.step(part.online, part.target, batch)
+        return self._fused.step(part.online, part.target, batch)
 
     @cached_property
-    def fused(self) -> FusedQ:
+    def _fused(self) -> FusedQ:
         return self.kernels(self.network, self.config.q_learning)
 
     def _acting(self, part: Part, stack: ParameterStack) -> Weights:

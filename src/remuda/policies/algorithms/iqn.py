@@ -71,9 +71,9 @@ class IQN(DQN):
         """Take a step by kernels, with quantiles drawn in the same order as in `loss`."""
         shape = 2, batch.a_tm1.shape[1], self.config.iqn.quantiles
         quantiles = torch.empty(part.end - part.first, *shape, dtype=torch.float32)
-        for values, rng in zip(quantiles, self.rngs[part.first : part.end], strict=True):
+        for values, rng in zip(quantiles, self._rngs[part.first : part.end], strict=True):
             torch.rand(shape, generator=rng, out=values)
-        return self.fused.step(part.online, part.target, batch, quantiles.numpy())
+        return self._fused.step(part.online, part.target, batch, quantiles.numpy())
 
     def _draw_quantiles(self, batch: Transitions | TransitionSequences, part: Part) -> Tensor:
         """Draw quantiles [G, B, N], for each policy from its own generator.
@@ -88,7 +88,7 @@ class IQN(DQN):
         drawn = torch.stack(
             [
                 torch.rand(shape, generator=rng, dtype=torch.float32)
-                for rng in self.rngs[part.first : part.end]
+                for rng in self._rngs[part.first : part.end]
             ]
         )
         if isinstance(batch, TransitionSequences):

@@ -92,20 +92,20 @@ class RolloutAlgorithm(Algorithm):
     ) -> None:
         super().__init__(configs, network, device)
         self.network = network
-        self.rngs = tuple(rngs)
+        self._rngs = tuple(rngs)
         self._trained = [0] * len(self.configs)
-        self.returns = [RunningReturns() for _ in self.configs]
+        self._returns = [RunningReturns() for _ in self.configs]
         ppo = self.configs[0].ppo
         self._epochs, self._parts = ppo.epochs, ppo.parts
         self._normalises = ppo.normalise_advantages
-        self.workspace: Workspace | None = None
-        self.by_kernels = (
+        self._workspace: Workspace | None = None
+        self._by_kernels = (
             has_flag(type(self), "fused", "losses")
             and self.device.type == "cpu"
             and Objective.suits(network.actions)
         )
-        if self.by_kernels and Fused.suits(network, self.device):
-            self.workspace = Workspace(network)
+        if self._by_kernels and Fused.suits(network, self.device):
+            self._workspace = Workspace(network)
         self._anchor: ParameterStack | None = None
         if any(config.ppo.anchor_cost for config in self.configs):
             self._anchor = ParameterStack(network.shapes, len(self.configs), device)
@@ -149,7 +149,7 @@ class RolloutAlgorithm(Algorithm):
         super().take_over(policy, training)
         trained, *moments = (training.numbers[name] for name in PROGRESS)
         self._trained[policy] = int(trained)
-        self.returns[policy] = RunningReturns(*moments)
+        self._returns[policy] = RunningReturns(*moments)
         if self._anchor is not None and ANCHOR in training.vectors:
             self._anchor.write(policy, training.vectors[ANCHOR])
 
@@ -159,7 +159,7 @@ class RolloutAlgorithm(Algorithm):
 
     def forget(self, policy: int) -> None:
         super().forget(policy)
-        self._trained[policy], self.returns[policy] = 0, RunningReturns()
+        self._trained[policy], self._returns[policy] = 0, RunningReturns()
         self._anchor_at_itself(policy)
 
     def _anchor_at_itself(self, policy: int) -> None:
@@ -218,7 +218,7 @@ class RolloutAlgorithm(Algorithm):
         def batch_of(array: np.ndarray) -> Tensor:
             """Select the used part; contiguous, so that minibatches do not copy it."""
             found = self._to_device(array[at, :rows])
-            return found if self.is_fused else found.contiguous()
+            return found if self._is_fused else found.contiguous()
 
         log_prox = torch.zeros(len(members), rows, dtype=torch.float32, device=self.device)
         before, empty = torch.zeros_like(log_prox), torch.empty(0)
@@ -233,7 +233,7 @@ class RolloutAlgorithm(Algorithm):
             targets=empty,
         )
         for group in alike([samples.whole(i) for i in range(len(members))]):
-            *_, engine = self.engine([members[i] for i in group])
+            *_, engine = self._engine([members[i] for i in group])
             engine.evaluate(batch, samples.everything(np.array(group), engine.rows_at_once))
         outputs, units, fresh = before.cpu().numpy(), None, None
         values = outputs
@@ -241,7 +241,7 @@ class RolloutAlgorithm(Algorithm):
             units = ValueNormalisation.of(self.online, members)
             values, fresh = units.real(outputs), units.counts[:, 0] == 0
         credit = credit_of(
-            rollout, members, self.configs, self.returns, values, log_prox.cpu().numpy(), fresh
+            rollout, members, self.configs, self._returns, values, log_prox.cpu().numpy(), fresh
         )
         targets = credit.targets
         if units is not None:
@@ -300,7 +300,7 @@ class RolloutAlgorithm(Algorithm):
         limits = KL_MARGIN * self._hyperparameter("target_kl", members)[:, 0]
         used_limits = limits if np.isfinite(limits).any() else None
         return TrainingGroup(
-            np.asarray(going), members, minibatches, used_limits, *self.engine(members)
+            np.asarray(going), members, minibatches, used_limits, *self._engine(members)
         )
 
     def _go_through(
@@ -315,7 +315,7 @@ class RolloutAlgorithm(Algorithm):
         """Run one epoch and add its metrics; return the group of policies that continue."""
         parts = group.minibatches
         shuffled = {
-            i: np.array_split(self.rngs[k].permutation(samples.units[i]), parts)
+            i: np.array_split(self._rngs[k].permutation(samples.units[i]), parts)
             for i, k in zip(group.going, group.members, strict=True)
         }
         # Sum these separately: indexing columns of `sums` in each step is slower.
@@ -355,20 +355,20 @@ class RolloutAlgorithm(Algorithm):
             self.optimizer.learning_rates[k] = config.learning_rate * factor
 
     @property
-    def is_fused(self) -> bool:
-        return self.workspace is not None and self._anchor is None
+    def _is_fused(self) -> bool:
+        return self._workspace is not None and self._anchor is None
 
-    def engine(self, members: Sequence[int]) -> tuple[Side, Side | None, Fused | Autograd]:
+    def _engine(self, members: Sequence[int]) -> tuple[Side, Side | None, Fused | Autograd]:
         """Return these policies' parameters and anchors, and the engine that trains them."""
         side, anchor = Side(self.online, members), None
         costs = self.costs_of(members)
         if self._anchor is not None:
             anchor = Side(self._anchor, members)
-        elif self.workspace is not None:
-            fused = Fused(self.network, side.part, costs, self.workspace, self._normalises)
+        elif self._workspace is not None:
+            fused = Fused(self.network, side.part, costs, self._workspace, self._normalises)
             return side, None, fused
         objective = None
-        if self.by_kernels and anchor is None:
+        if self._by_kernels and anchor is None:
             objective = Objective(self.network.actions, costs, self._normalises)
         engine = Autograd(
             self.network,
@@ -396,7 +396,7 @@ class RolloutAlgorithm(Algorithm):
     def learned(self, policy: int) -> State:
         return super().learned(policy) | {
             "trained": self._trained[policy],
-            "returns": self.returns[policy].state(),
+            "returns": self._returns[policy].state(),
             ANCHOR: self._anchor.read(policy) if self._anchor is not None else None,
         }
 
@@ -405,11 +405,11 @@ class RolloutAlgorithm(Algorithm):
         self._trained[policy] = whole(state, "trained")
         if self._anchor is not None:
             self._anchor.restore(policy, state, ANCHOR)
-        self.returns[policy].restore(branch(state, "returns"))
+        self._returns[policy].restore(branch(state, "returns"))
 
     def state(self, policy: int) -> State:
-        return self.learned(policy) | {"stream": rng_state(self.rngs[policy])}
+        return self.learned(policy) | {"stream": rng_state(self._rngs[policy])}
 
     def restore(self, policy: int, state: State) -> None:
         self.restore_learned(policy, state)
-        restore_rng(self.rngs[policy], state["stream"])
+        restore_rng(self._rngs[policy], state["stream"])

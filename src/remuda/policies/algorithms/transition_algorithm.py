@@ -173,7 +173,7 @@ class TransitionAlgorithm(Algorithm):
     ) -> None:
         super().__init__(configs, network, device)
         self.config, self.network = self.configs[0], network
-        self.rngs = tuple(rngs)
+        self._rngs = tuple(rngs)
         self.target = ParameterStack(network.shapes, len(self.configs), device)
 
     @classmethod
@@ -263,7 +263,7 @@ class TransitionAlgorithm(Algorithm):
         """Train policies `first` to `end - 1` by one step, each on its batch."""
         end = len(self.configs) if end is None else end
         part = Part(first, end, self.online.rows(first, end), self.target.rows(first, end))
-        loss, value, errors = self.differentiate(batch, part)
+        loss, value, errors = self._differentiate(batch, part)
         norm = self.clip_gradients(part.online.gradients, slice(first, end))
         self.optimizer.step(range(first, end))
         for policy in range(first, end):
@@ -272,7 +272,7 @@ class TransitionAlgorithm(Algorithm):
             self.renew_targets(part)
         return UpdateMetrics(loss, norm.squeeze(1), value, errors)
 
-    def differentiate(
+    def _differentiate(
         self, batch: Transitions | TransitionSequences, part: Part
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Write the gradients of a batch; return loss, value and errors of `UpdateMetrics`."""
@@ -293,18 +293,18 @@ class TransitionAlgorithm(Algorithm):
         return loss.detach(), value, errors
 
     def state(self, policy: int) -> State:
-        return self.learned(policy) | {"stream": self.rngs[policy].get_state().numpy()}
+        return self.learned(policy) | {"stream": self._rngs[policy].get_state().numpy()}
 
     def learned(self, policy: int) -> State:
         return super().learned(policy) | {TARGET: self.target.read(policy)}
 
     def restore(self, policy: int, state: State) -> None:
         self.restore_learned(policy, state)
-        restore_torch(self.rngs[policy], state, "stream")
+        restore_torch(self._rngs[policy], state, "stream")
 
     def restore_learned(self, policy: int, state: State) -> None:
         super().restore_learned(policy, state)
         self.target.restore(policy, state, TARGET)
 
     def _noise(self, part: Part) -> torch.Generator | None:
-        return self.rngs[part.first] if self.config.network.noisy else None
+        return self._rngs[part.first] if self.config.network.noisy else None

@@ -10,6 +10,7 @@ import matplotlib as mpl
 import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import RendererAgg
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, PercentFormatter
@@ -229,7 +230,6 @@ BESIDE: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.05)}
 
 WIDTH = 9.6  # inches of a chart
 LEFT, RIGHT, TOP, BOTTOM, BETWEEN = 0.75, 0.25, 0.4, 0.55, 0.42  # inches around the panels
-HANDLE, LETTER = 0.45, 0.085  # inches of a legend's handle, and of a letter
 
 
 def new_panels(*titles: str, heights: tuple[float, ...]) -> tuple[Figure, list[Axes]]:
@@ -292,9 +292,9 @@ def _finish(figure: Figure, unit: str, named: Axes) -> None:
 def _set_margins(figure: Figure) -> None:
     """Leave room for titles, numbers and the widest legend; a layout engine takes far longer."""
     legends = [legend for axes in figure.axes if (legend := axes.get_legend()) is not None]
-    texts = [text.get_text() for legend in legends for text in legend.get_texts()]
-    letters = max(map(len, texts), default=0)
-    right = RIGHT + (HANDLE + LETTER * letters if letters else 0.0)
+    renderer = RendererAgg(1, 1, figure.dpi)
+    widest = max((legend.get_window_extent(renderer).width for legend in legends), default=0.0)
+    right = RIGHT + widest / figure.dpi
     width, height = figure.get_size_inches()
     panel = (height - TOP - BOTTOM) / len(figure.axes)
     figure.set_layout_engine(None)

@@ -29,7 +29,7 @@ BY_TORCH = [kind for kind in KINDS if "anchor" in kind or "own algorithm" in kin
 def trained(kind, by_kernels):
     algorithm = make_stack(kind, range(3))
     if not by_kernels:
-        algorithm.by_kernels, algorithm.workspace = False, None
+        algorithm._by_kernels, algorithm._workspace = False, None
     room, told = room_for(algorithm, LENGTH * 64), []
     for update in range(2):
         for k, lengths in enumerate(SEGMENTS):
@@ -43,7 +43,7 @@ def trained(kind, by_kernels):
 def test_what_is_learned_by_kernels_is_what_is_learned_by_torch(kind):
     ours, said = trained(kind, by_kernels=True)
     theirs, other = trained(kind, by_kernels=False)
-    assert ours.by_kernels
+    assert ours._by_kernels
     torch.testing.assert_close(ours.online.flat, theirs.online.flat, rtol=1e-3, atol=3e-5)
     for mine, its in zip(said, other, strict=True):
         for name in ("loss", "policy_loss", "value_loss", "entropy", "kl", "clipped"):
@@ -55,7 +55,7 @@ def test_what_is_learned_by_kernels_is_what_is_learned_by_torch(kind):
 @pytest.mark.parametrize("kind", BY_TORCH)
 def test_what_has_no_kernels_is_left_to_torch(kind):
     algorithm = make_stack(kind, range(2))
-    *_, engine = algorithm.engine([0, 1])
+    *_, engine = algorithm._engine([0, 1])
     assert engine.objective is None
 
 

@@ -75,14 +75,14 @@ def test_gradients_and_what_is_told_are_those_of_torch(
     network = {"activation": activation, "dueling": dueling}
     batch = drawn(masked=masked, weighed=weighed)
     found = []
-    for way in (TransitionAlgorithm.differentiate, KINDS[kind].differentiate):
+    for way in (TransitionAlgorithm._differentiate, KINDS[kind]._differentiate):
         algorithm = made(hidden, kind=kind, own={"double": double}, network=network)
         assert algorithm.is_fused
         algorithm.online.gradients.fill_(7.0)
         part = part_of(algorithm, 0, POLICIES)
         metrics = [x.clone() for x in way(algorithm, batch, part)]
         found.append([algorithm.online.gradients.clone(), *metrics])
-        found[-1] += [stream.get_state() for stream in algorithm.rngs]
+        found[-1] += [stream.get_state() for stream in algorithm._rngs]
     theirs, ours = found
     assert theirs[0].abs().max() > 1e-3
     for mine, its in zip(ours, theirs, strict=True):
@@ -93,7 +93,7 @@ def test_gradients_and_what_is_told_are_those_of_torch(
 def test_updates_of_some_of_a_stack_touch_no_others(kind):
     algorithm, alone = made(kind=kind), made(policies=1, kind=kind)
     before = algorithm.online.flat.detach().clone()
-    alone.rngs[0].set_state(algorithm.rngs[1].get_state())
+    alone._rngs[0].set_state(algorithm._rngs[1].get_state())
     batch = drawn()
     own = Transitions(*(getattr(batch, f)[1:2] for f in batch.__dataclass_fields__))
     algorithm.update(own, 1, 2)
@@ -134,7 +134,7 @@ def test_a_chunk_of_samples_ends_anywhere_to_the_bit(monkeypatch, kind, count):
         monkeypatch.setattr(module, "CHUNK", count)
         monkeypatch.setattr(module, name, getattr(module, name).py_func)
     else:
-        cut.fused.samples = count
+        cut._fused.samples = count
     cut.update(batch)
     assert torch.equal(cut.online.flat, whole.online.flat)
 
