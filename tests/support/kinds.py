@@ -11,6 +11,7 @@ from pathlib import Path
 
 KINDS = ("process", "learning", "browser", "cluster", "long")
 PROGRAMS = ("remuda", "make", "sh", "bash")
+TIMED = ("analysis", "evaluation")  # children that a run starts by the clock: a slow one has them
 LASTING = ("remuda.system.processes.server", "resource_tracker")  # they outlive the test
 
 
@@ -33,11 +34,7 @@ def watch(monkeypatch, found):
 
         monkeypatch.setattr(owner, name, start)
 
-    noted(
-        client,
-        "start",
-        lambda target, *_, **__: f"a child that runs {getattr(target, '__qualname__', target)}",
-    )
+    noted(client, "start", lambda *_, name="", **__: "" if name in TIMED else f"the child {name}")
     noted(os, "fork", lambda: "a fork of itself")
     noted(util, "spawnv_passfds", lambda path, args, _: _program([path, *args]))
     noted(subprocess.Popen, "__init__", lambda _, args, *__, **___: _program(args))
