@@ -292,7 +292,7 @@ def _finish(figure: Figure, unit: str, named: Axes) -> None:
 def _set_margins(figure: Figure) -> None:
     """Leave room for titles, numbers and the widest legend; a layout engine takes far longer."""
     legends = [legend for axes in figure.axes if (legend := axes.get_legend()) is not None]
-    renderer = RendererAgg(1, 1, figure.dpi)
+    renderer = RendererAgg(1, 1, figure.dpi)  # type: ignore[no-untyped-call]
     widest = max((legend.get_window_extent(renderer).width for legend in legends), default=0.0)
     right = RIGHT + widest / figure.dpi
     width, height = figure.get_size_inches()
