@@ -11,6 +11,8 @@ from remuda.envs.contract import VectorEnvContract
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
 
+pytestmark = pytest.mark.process
+
 pytest.importorskip("sorrel.environment")
 
 SHORT = {
