@@ -103,12 +103,12 @@ def check_inherited(kind, directory):
     ],
 )
 def test_lockstep_equals_sequential_where_policies_evolve(kind, algorithm, tmp_path):
-    tree = tree_of(kind, algorithm)
+    tree = overlay(tree_of(kind, algorithm), {"run": {"turns": 1_000}})
     outcomes = [
         run(tmp_path / schedule, schedule=schedule, **tree)
         for schedule in ("sequential", "lockstep")
     ]
-    assert_same(*outcomes, slice(2), updates=3)
+    assert_same(*outcomes, slice(2), updates=5)
     ledgers = [(tmp_path / name / "ledger.bin").read_bytes() for name in ("sequential", "lockstep")]
     assert ledgers[0] == ledgers[1]
     kinds = read_records(tmp_path / "lockstep" / "ledger.bin")[1]["kind"]
