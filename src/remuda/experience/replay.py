@@ -117,8 +117,8 @@ class Replay(ABC, Generic[B]):
     def _survey(self) -> int:
         total = 0
         for held in self._held:
-            sequence, committed = (held.ring.shared[name] for name in ("sequence", "committed"))
-            total += _survey(sequence, committed, held.sequences, held.ends, self.draws_segments)
+            counts = held.ring.shared["sequence"], held.ring.shared["committed"]
+            total += _survey(*counts, held.sequences, held.ends, self.draws_segments)
         return total
 
     def _draw(self, picks: Integers, todo: Bools, out: B, policy: int) -> int:
@@ -306,6 +306,7 @@ def _gather(
 # Names of arrays that `_gather` takes.
 RING = ("observations", "actions", "masks", "rewards", "discounts", "versions", "sequence")
 STEPS = ("s_tm1", "a_tm1", "choices_tm1", "r_t", "discount_t", "s_t", "versions")
+WRITTEN = (*STEPS, "allowed_tm1", "allowed_t")
 
 
 class TransitionReplay(Replay[Batch]):
@@ -319,10 +320,10 @@ class TransitionReplay(Replay[Batch]):
     ) -> int:
         experience, shared = self.experience, held.ring.shared
         arguments: list[Any] = [
-            *(shared[name] for name in RING),
+            *[shared[name] for name in RING],
             *(held.sequences, held.ends, picks, todo),
             *(self._sizes, experience.shape.n_frames, self._n_steps, self.discount),
-            *(getattr(out, name)[policy] for name in (*STEPS, "allowed_tm1", "allowed_t")),
+            *[getattr(out, name)[policy] for name in WRITTEN],
             *(base, held.own, self._check),
         ]
         return _gather(*arguments)

@@ -7,7 +7,6 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -89,16 +88,16 @@ class Learner(ABC):
     def publish_policy(self, k: int) -> None:
         """Publish a new version of policy k."""
 
-    @contextmanager
-    def _timed(self, span: Span, seconds: Learn, members: Sequence[int]) -> Iterator[float]:
-        """Record the duration of a block, and count it in equal shares; yield its start."""
-        start = time.perf_counter()
-        yield start
-        end = time.perf_counter()
+    def _count_time(
+        self, span: Span, seconds: Learn, members: Sequence[int], start: float
+    ) -> float:
+        """Record the time since `start`, counted in equal shares; return the time now."""
+        now = time.perf_counter()
         for k in members:
-            self.trainers[k].row[seconds] += (end - start) / len(members)
+            self.trainers[k].row[seconds] += (now - start) / len(members)
         if self._timeline is not None:
-            self._timeline.add(span, start, end)
+            self._timeline.add(span, start, now)
+        return now
 
     @abstractmethod
     def begin(self, policy: str, newborn: Newborn) -> int:

@@ -98,27 +98,27 @@ class ReplayLearner(Learner):
             self._train(first, end)
 
     def _train(self, first: int, end: int) -> None:
-        size, drawn = self._budget.size, np.zeros(len(self.trainers), np.bool_)
-        with self._timed(Span.SAMPLE, Learn.SECONDS_SAMPLE, range(first, end)):
-            for k in range(first, end):
-                # `sample` returns False if the ring was just cleared for a newborn (a new policy).
-                drawn[k] = self._batches.sample(k, size, self.beta(k))
+        size, start = self._budget.size, time.perf_counter()
+        drawn = np.zeros(len(self.trainers), np.bool_)
+        for k in range(first, end):
+            # `sample` returns False if the ring was just cleared for a newborn (a new policy).
+            drawn[k] = self._batches.sample(k, size, self.beta(k))
+        self._count_time(Span.SAMPLE, Learn.SECONDS_SAMPLE, range(first, end), start)
         for stretch in runs(drawn, end - first):
             self._step(*stretch, size)
 
     def _step(self, first: int, end: int, size: int) -> None:
-        members = range(first, end)
-        with self._timed(Span.UPDATE, Learn.SECONDS_UPDATE, members) as start:
-            device = self.algorithm.device
-            transitions = self._batches.moved(first, end, size, self._scales, device)
-            learned = self.algorithm.update(transitions, first, end)
-            metrics = torch.stack(learned[:3], 1).cpu().tolist()
-            errors = learned.errors.cpu().numpy() if self._weighed else None
-            self._budget.spent(time.perf_counter() - start)
-        with self._timed(Span.PUBLISH, Learn.SECONDS_PUBLISH, members):
-            for k, (loss, norm, value) in zip(members, metrics, strict=True):
-                if self._accept(k, loss, norm, value, size) and errors is not None:
-                    self.replays[k].learn(errors[k - first])
+        members, start = range(first, end), time.perf_counter()
+        transitions = self._batches.moved(first, end, size, self._scales, self.algorithm.device)
+        learned = self.algorithm.update(transitions, first, end)
+        metrics = torch.stack(learned[:3], 1).cpu().tolist()
+        errors = learned.errors.cpu().numpy() if self._weighed else None
+        updated = self._count_time(Span.UPDATE, Learn.SECONDS_UPDATE, members, start)
+        self._budget.spent(updated - start)
+        for k, (loss, norm, value) in zip(members, metrics, strict=True):
+            if self._accept(k, loss, norm, value, size) and errors is not None:
+                self.replays[k].learn(errors[k - first])
+        self._count_time(Span.PUBLISH, Learn.SECONDS_PUBLISH, members, updated)
 
     def _accept(self, policy: int, loss: float, norm: float, value: float, size: int) -> bool:
         """Count a policy's update and publish if due, or undo it; return whether it was finite."""

@@ -123,17 +123,17 @@ class RolloutLearner(Learner):
                 self._count_lost(k)
 
     def _take(self) -> list[int]:
-        members: list[int] = []
-        with self._timed(Span.SAMPLE, Learn.SECONDS_SAMPLE, members):
-            for k in np.flatnonzero(self._ready()).tolist():
-                trainer = self.trainers[k]
-                if self.rollouts[k].take(self._rollout, k, trainer.version) == 0:
-                    continue  # actors that do not wait may have overwritten all steps
-                if self._is_above_ratio(k):
-                    # These steps are not lost: they may be sampled later.
-                    trainer.row[Learn.TRAINED] += self._rollout.num_taken[k]
-                else:
-                    members.append(k)
+        members, start = [], time.perf_counter()
+        for k in np.flatnonzero(self._ready()).tolist():
+            trainer = self.trainers[k]
+            if self.rollouts[k].take(self._rollout, k, trainer.version) == 0:
+                continue  # actors that do not wait may have overwritten all steps
+            if self._is_above_ratio(k):
+                # These steps are not lost: they may be sampled later.
+                trainer.row[Learn.TRAINED] += self._rollout.num_taken[k]
+            else:
+                members.append(k)
+        self._count_time(Span.SAMPLE, Learn.SECONDS_SAMPLE, members, start)
         return members
 
     def _is_above_ratio(self, k: int) -> bool:
@@ -159,15 +159,16 @@ class RolloutLearner(Learner):
             self._untrained.remove(k)
 
     def _train(self, members: Sequence[int]) -> None:
-        with self._timed(Span.UPDATE, Learn.SECONDS_UPDATE, members):
-            learned = self.algorithm.update(self._rollout, members)
-        with self._timed(Span.PUBLISH, Learn.SECONDS_PUBLISH, members):
-            for i, k in enumerate(members):
-                if self.trainers[k].accept(float(learned.loss[i])):
-                    self._count(self.trainers[k], learned, i)
-                elif self.trainers[k].halted:
-                    self._count_lost(k)
-                    self.rollouts[k].experience.release()
+        start = time.perf_counter()
+        learned = self.algorithm.update(self._rollout, members)
+        updated = self._count_time(Span.UPDATE, Learn.SECONDS_UPDATE, members, start)
+        for i, k in enumerate(members):
+            if self.trainers[k].accept(float(learned.loss[i])):
+                self._count(self.trainers[k], learned, i)
+            elif self.trainers[k].halted:
+                self._count_lost(k)
+                self.rollouts[k].experience.release()
+        self._count_time(Span.PUBLISH, Learn.SECONDS_PUBLISH, members, updated)
 
     def _count(self, trainer: PolicyTrainer, learned: RolloutMetrics, i: int) -> None:
         """Count an accepted update, and publish it if due."""

@@ -41,7 +41,7 @@ def arrays_of(batch: Transitions) -> BatchArrays:
     weights = batch.weights if batch.weights.numel() else batch.weights.new_ones(policies, 0)
     start = (batch.s_tm1.float(), batch.a_tm1, batch.r_t.float(), batch.discount_t.float())
     parts = (*start, batch.s_t.float(), allowed, weights.float())
-    return BatchArrays(*(part.contiguous().numpy() for part in parts))
+    return BatchArrays(*[part.contiguous().numpy() for part in parts])
 
 
 class Head(NamedTuple):
