@@ -1,8 +1,9 @@
-"""The picture of a run is drawn by a child beside greedy play; what breaks there costs it only."""
+"""Child processes draw the picture and write the report; what breaks there costs only these."""
 
 import json
 import os
 import signal
+import time
 
 import pytest
 
@@ -10,7 +11,7 @@ from remuda.runs.run_directory import RunDirectory
 from remuda.system.processes import client as forkserver
 from remuda.ui.cli.main import run
 from remuda.ui.reports import run_end as preparing
-from remuda.ui.reports.run_end import Preparation
+from remuda.ui.reports.run_end import Preparation, make_report
 
 SMALL = (
     *("--schedule", "sequential", "--env.num_envs", "2", "--run.turns", "200"),
@@ -56,7 +57,7 @@ def prepared(directory, fault="none"):
 @pytest.mark.slow
 def test_a_child_draws_it(directory, started):
     preparation = prepared(directory)
-    assert len(started) == 1
+    assert len(started) == 2
     assert preparation.picture() == ""
     assert (directory / "play.gif").read_bytes().startswith(b"GIF")
     assert not (directory / "logs" / "picture.log").exists()
@@ -82,7 +83,7 @@ def test_a_game_that_takes_the_process_with_it_costs_the_picture(directory, capf
 def test_one_that_never_ends_is_not_waited_for(directory, started, monkeypatch):
     monkeypatch.setattr(preparing, "LIMIT", 0.5)
     preparation = prepared(directory, "hang")
-    (process,) = started
+    process = started[0]
     while process.pid is None:
         process.join(0.01)
     pid = process.pid
@@ -121,6 +122,8 @@ class Refused:
     def close(self):
         pass
 
+    kill = close
+
 
 @pytest.mark.slow
 def test_where_the_system_refuses_a_process_nobody_has_tried(directory, monkeypatch):
@@ -130,16 +133,60 @@ def test_where_the_system_refuses_a_process_nobody_has_tried(directory, monkeypa
     assert asked
 
 
-@pytest.mark.slow
-def test_where_the_system_refuses_a_thread_everything_is_there(tmp_path, monkeypatch, capsys):
-    def refused(_):
-        raise RuntimeError("can't start new thread")
+@pytest.fixture
+def without_report(directory):
+    (directory / "report.html").unlink()
+    forkserver.begin()
+    preparation = Preparation()
+    preparation.begin(RunDirectory.open(directory), False)
+    yield preparation
+    preparation.end()
 
-    monkeypatch.setattr(preparing.Thread, "start", refused)
-    words = ("endings:Faulty", *SMALL, "--run.evaluate_episodes", "7")
-    assert run(["train", *words, "--run.directory", str(tmp_path / "run")]) == 0
-    assert json.loads((tmp_path / "run" / "summary.json").read_text())["evaluation"]
-    assert (tmp_path / "run" / "report.html").exists()
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_a_child_writes_the_report_once_it_may(directory, without_report, started):
+    page = directory / "report.html"
+    time.sleep(0.5)
+    assert not page.exists()
+    assert without_report.report()
+    assert page.exists()
+    assert not (directory / "logs" / "report.log").exists()
+    assert not without_report.report()  # it is written once
+
+
+@pytest.mark.process
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["killed", "damaged"])
+def test_a_report_that_the_child_does_not_write_is_written_here(
+    directory, without_report, fault, capsys
+):
+    process = without_report._writing[0]
+    if fault == "killed":
+        while process.pid is None:
+            process.join(0.01)
+        os.kill(process.pid, signal.SIGKILL)
+        assert make_report(RunDirectory.open(directory), without_report) == []
+        assert (directory / "report.html").exists()
+        return
+    found = RunDirectory.open(directory)
+    found.config.unlink()
+    notes = make_report(found, without_report)
+    assert any(note.startswith("no report: ") for note in notes)
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_a_child_that_nobody_needs_is_ended(directory, without_report):
+    process = without_report._writing[0]
+    while process.pid is None:
+        process.join(0.01)
+    pid = process.pid
+    without_report.end()
+    deadline = time.monotonic() + 30
+    while os.path.exists(f"/proc/{pid}") and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not os.path.exists(f"/proc/{pid}")
 
 
 @pytest.mark.slow
@@ -151,7 +198,7 @@ def test_a_server_that_dies_meanwhile_takes_nothing_from_the_picture(
 ):
     """None tells how the child ended: by the picture it is known whether it drew one."""
     preparation = prepared(directory, "stop")
-    (process,) = started
+    process = started[0]
     while process.pid is None or state_of(process.pid) != "T":
         assert not process.join(0.01)
     os.kill(forkserver.server_pid(), signal.SIGKILL)

@@ -1,21 +1,21 @@
-"""The end of a run: results in the terminal, a GIF drawn by a child process, a report."""
+"""The end of a run: results in the terminal, and a GIF and a report written by child processes."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import select
 import signal
 import sys
-from collections.abc import Callable, Sequence
-from importlib import import_module
+from collections.abc import Sequence
 from pathlib import Path
-from threading import Thread
 from typing import TYPE_CHECKING
 
 from remuda.coordinator.logs import log_to
 from remuda.errors import RemudaError
 from remuda.runs.run_directory import RunDirectory
 from remuda.runtime.child import last_line
+from remuda.system.memory.waiting import Wakeup
 from remuda.system.processes import client as forkserver
 from remuda.system.processes.process import UNKNOWN
 
@@ -39,23 +39,20 @@ def show_results(run: RunDirectory) -> list[str]:
 
 
 def show_files(
-    run: RunDirectory, notes: Sequence[str] = (), drawn: Callable[[], str | None] = lambda: None
+    run: RunDirectory, notes: Sequence[str] = (), preparation: Preparation | None = None
 ) -> None:
     """Make the GIF and the report of a run; print the paths of the run's files and `notes`."""
     from remuda.ui.reports.results import print_files
 
-    notes = [*notes, *make_report(run, drawn)]
+    notes = [*notes, *make_report(run, preparation)]
     print_files(run.path)
     for note in notes:
         print(f"note: {note}")
 
 
-def make_report(run: RunDirectory, drawn: Callable[[], str | None] = lambda: None) -> list[str]:
-    """Write the GIF of the policies playing, then the report; return notes on failures.
-
-    `drawn` waits for the child that draws the GIF. It returns the child's error (empty: none), or
-    None if there is no child and this process must draw.
-    """
+def make_report(run: RunDirectory, preparation: Preparation | None = None) -> list[str]:
+    """Write the GIF of the policies playing, then the report; return notes on failures."""
+    preparation = preparation or Preparation()
     try:
         summary = run.read_summary()
     except RemudaError as error:
@@ -68,7 +65,7 @@ def make_report(run: RunDirectory, drawn: Callable[[], str | None] = lambda: Non
         level = run.read_config().run.log_level
     with log_to(run.logs / "coordinator.log", level):
         try:
-            failed = drawn()
+            failed = preparation.picture()
             if failed is None:
                 draw_picture(run)
             elif failed:
@@ -76,9 +73,10 @@ def make_report(run: RunDirectory, drawn: Callable[[], str | None] = lambda: Non
         except Exception as error:  # code of the user's game draws it
             notes.append(_note("no picture", error))
         try:
-            from remuda.ui.reports.report import write_report  # its libraries are slow to load
+            if not preparation.report():
+                from remuda.ui.reports.report import write_report  # its libraries load slowly
 
-            write_report(run.path)
+                write_report(run.path)
         except Exception as error:
             notes.append(_note("no report", error))
     return notes
@@ -134,37 +132,57 @@ DYING = 60.0  # seconds to wait for a killed process
 
 
 class Preparation:
-    """A thread that loads the libraries of the report, and a child that draws the GIF.
+    """Two child processes: one draws the GIF, one loads the report's libraries and then writes it.
 
-    1. The child writes only the GIF (whole or not at all) and a log.
-    2. The child ends when this process ends.
-    3. If the child cannot start, this process draws the GIF.
+    1. A child writes only its own files (whole or not at all) and a log.
+    2. A child ends when this process ends.
+    3. If a child cannot start, this process does its work; the report's errors too are its own.
     """
 
     def __init__(self) -> None:
-        self._loading: Thread | None = None
         self._drawing: tuple[Process, RunDirectory, Path] | None = None
+        self._writing: tuple[Process, Wakeup, Path] | None = None
         self._began = 0.0
 
     def begin(self, run: RunDirectory, has_picture: bool) -> None:
-        """Start thread and child, after the weights are saved and before the final evaluation."""
-        # If the system refuses a thread or process, this process does the work later.
-        with contextlib.suppress(OSError, RuntimeError):
-            loading = Thread(target=_load, args=("remuda.ui.plots.charts",), daemon=True)
-            loading.start()
-            self._loading = loading
-        with contextlib.suppress(OSError, RuntimeError):
-            if has_picture and forkserver.server_pid() is not None:
+        """Start the children, after the weights are saved and before the final evaluation."""
+        if forkserver.server_pid() is None:
+            return
+        # If the system refuses a process, this process does the work later.
+        with contextlib.suppress(OSError):
+            if has_picture:
                 self._began = _modified(run.recording)
                 log = run.logs / "picture.log"
                 process = forkserver.start(_draw, (run.path,), name="picture", log=str(log))
                 self._drawing = process, run, log
+        with contextlib.suppress(OSError, RemudaError):
+            evaluated, log = Wakeup(), run.logs / "report.log"
+            process = forkserver.start(_write, (run.path, evaluated), name="report", log=str(log))
+            self._writing = process, evaluated, log
 
     def end(self) -> None:
-        """Wait for the imports: none may run while the interpreter exits."""
-        if self._loading is not None:
-            self._loading.join()
-            self._loading = None
+        """Kill a child that waits for an evaluation that never came."""
+        if self._writing is not None:
+            self._writing[0].kill()
+            self._writing[0].close()
+            self._writing = None
+
+    def report(self) -> bool:
+        """Let the child write the report, after the evaluation; return whether it did."""
+        if self._writing is None:
+            return False
+        (process, evaluated, log), self._writing = self._writing, None
+        try:
+            evaluated.ring()
+            if not process.join(LIMIT):
+                process.kill()
+                process.join(DYING)
+            if process.exitcode != 0:
+                return False
+            log.unlink(missing_ok=True)
+            return True
+        finally:
+            process.close()
 
     def picture(self) -> str | None:
         """Wait for the GIF; return the child's error (empty: none), or None if no child drew."""
@@ -206,6 +224,9 @@ def _draw(path: Path) -> None:
         raise SystemExit(1) from None
 
 
-def _load(module: str) -> None:
-    with contextlib.suppress(Exception):  # the report imports it again, and raises the error
-        import_module(module)
+def _write(path: Path, evaluated: Wakeup) -> None:
+    from remuda.ui.reports.report import write_report
+
+    while not evaluated.was_rung():
+        select.select([evaluated], [], [])
+    write_report(path)

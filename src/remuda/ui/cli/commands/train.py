@@ -159,12 +159,13 @@ def _train_run(
     try:
         view = make_view(config.run.live)
         result = run_training(config, view, resumed is not None, callbacks, explicit_keys)
+        progress.close()
+        later = [note for note in result.notes if note not in shown]
+        if with_report:
+            show_files(RunDirectory.open(result.directory), later, preparation)
     finally:
         progress.close()
         preparation.end()
-    later = [note for note in result.notes if note not in shown]
-    if with_report:
-        show_files(RunDirectory.open(result.directory), later, preparation.picture)
     if result.unsaved:
         raise RunDirectoryError(missing_words(RunDirectory.open(result.directory), result.unsaved))
     if result.signal is not None:
