@@ -39,7 +39,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(setting, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", ["dqn", "iqn"])
+@pytest.mark.parametrize("algorithm", ["dqn", "iqn", "sac"])
 def test_nothing_forbidden_is_done_in_async_nor_in_evaluation(algorithm, tmp_path):
     """A forbidden action would end the actor, and the evaluation."""
     tree = {"schedule": "async", "policy": DOORS["policy"] | {"algorithm": algorithm}}

@@ -18,7 +18,7 @@ from remuda.system.loading import load
 Takes = Literal["rollouts", "transitions"]
 """The data of an algorithm. `rollouts`: whole segments, with an update for each rollout.
 `transitions`: steps (or segments) sampled from all experience, at the replay ratio."""
-Section = Literal["dqn", "iqn", "ppo"]
+Section = Literal["dqn", "iqn", "ppo", "sac"]
 """A section of `policy`; a custom algorithm inherits it from its base class."""
 
 
@@ -60,6 +60,19 @@ OF_PPO = {
     "experience": {"segment_length": 32, "on_full": "wait", "replay_ratio": None},
     "publish": {"every": 1},
 }
+OF_SAC = {
+    "network": {"hidden": (256, 256), "dueling": False},
+    "learning_mode": "off_policy",
+    "n_frames": 1,
+    "n_steps": 1,
+    "discount": 0.99,
+    "batch_size": 256,
+    "learning_rate": 3e-4,
+    "adam_epsilon": 1e-8,
+    "max_grad_norm": 1e6,
+    "reward_scale": 1.0,
+    "experience": {"replay_ratio": 256.0, "learning_starts": 1_000, "on_full": "wait"},
+}
 
 BUILT_IN = {
     entry.name: entry
@@ -77,6 +90,16 @@ BUILT_IN = {
             "ppo",
             (OF_PPO,),
             ("ppo.clip", "ppo.entropy_cost", "ppo.gae_lambda", "ppo.value_cost"),
+            samples=True,
+        ),
+        AlgorithmEntry(
+            "sac",
+            "remuda.policies.algorithms.sac:SAC",
+            "transitions",
+            "sac",
+            (OF_SAC,),
+            ("sac.tau",),
+            unused=("exploration.start", "exploration.end", "network.dueling"),
             samples=True,
         ),
     )

@@ -22,6 +22,7 @@ from remuda.config.policy_sections import (
     PPOConfig,
     PublishConfig,
     QLearningConfig,
+    SACConfig,
 )
 from remuda.config.sections import (
     Count,
@@ -74,8 +75,9 @@ class PolicyConfig(Section):
 
     algorithm: str = "iqn"
     """`iqn`: implicit quantile networks (Dabney et al. 2018). `dqn`: double DQN (van Hasselt et al.
-    2016). `ppo`: proximal policy optimisation (Schulman et al. 2017), which has its own defaults
-    for some settings. Or your own, as `module:Class`."""
+    2016). `ppo`: proximal policy optimisation (Schulman et al. 2017). `sac`: soft actor-critic
+    (Haarnoja et al. 2018), for continuous and discrete actions. `ppo` and `sac` have their own
+    defaults for some settings. Or your own, as `module:Class`."""
     settings: Options = {}
     """Additional settings of a custom algorithm."""
     learning_mode: Literal["on_policy", "off_policy", "hybrid"] = "off_policy"
@@ -147,6 +149,8 @@ class PolicyConfig(Section):
     """Settings of IQN."""
     ppo: Annotated[PPOConfig, Only(section="ppo")] = PPOConfig()
     """Settings of PPO."""
+    sac: Annotated[SACConfig, Only(section="sac")] = SACConfig()
+    """Settings of SAC."""
 
     @model_validator(mode="before")
     @classmethod

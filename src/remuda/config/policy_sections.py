@@ -213,6 +213,21 @@ class IQNConfig(QLearningConfig):
     """Cosines that embed a quantile (Dabney et al. 2018, equation 4)."""
 
 
+class SACConfig(Section):
+    """Settings of SAC (Haarnoja et al. 2018, "Soft Actor-Critic Algorithms and Applications")."""
+
+    learn_temperature: bool = True
+    """Learn the temperature, so that the policy's entropy approaches `target_entropy`."""
+    temperature: PositiveFloat = 1.0
+    """Weight of the entropy, in units of the scaled reward; with `learn_temperature`, the initial
+    weight."""
+    target_entropy: Annotated[float | None, Only(needs="{}sac.learn_temperature")] = None
+    """Target of the policy's entropy, in nats. None: minus the number of action dimensions; for
+    discrete actions, half of the largest possible entropy."""
+    tau: Annotated[Share, Only(instead="dqn.target_every iqn.target_every")] = 0.005
+    """Share of the way that target critics move to the critics in each update."""
+
+
 class PPOConfig(Section):
     """Settings of PPO (Schulman et al. 2017)."""
 

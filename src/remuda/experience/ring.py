@@ -113,6 +113,10 @@ class StreamShape:
     branching: bool = False  # one action value per option of each component, not per combination
 
     @property
+    def is_continuous(self) -> bool:
+        return np.dtype(self.action_dtype).kind == "f"
+
+    @property
     def size(self) -> int:
         return int(np.prod(self.observation, dtype=np.int64))
 
@@ -122,9 +126,13 @@ class StreamShape:
         combined = self.choices and self.mask_size and not self.branching
         return math.prod(self.choices) if combined else self.mask_size
 
-    def empty_choices(self, samples: tuple[int, ...]) -> Integers:
-        """Allocate the action components of samples: [*samples, C]; C is 0 unless `branching`."""
-        return np.zeros((*samples, len(self.choices) if self.branching else 0), np.int64)
+    def empty_choices(self, samples: tuple[int, ...]) -> Array:
+        """Allocate the action components of samples, [*samples, C].
+
+        C is 0 unless actions are continuous or `branching`.
+        """
+        count = self.action_size if self.is_continuous or self.branching else 0
+        return np.zeros((*samples, count), self.action_dtype)
 
 
 class NamedArrays(Protocol):

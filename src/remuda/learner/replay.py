@@ -1,4 +1,4 @@
-"""A learner that trains a stack of policies on replayed samples (DQN, IQN)."""
+"""A learner that trains a stack of policies on replayed samples (DQN, IQN, SAC)."""
 
 from __future__ import annotations
 

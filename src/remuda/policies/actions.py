@@ -30,6 +30,7 @@ Rng = np.random.Generator
 Rngs = Sequence[Rng] | None  # by policy; None: take the most likely actions
 HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 MOST_COMBINATIONS = 1024  # maximum combinations of choices with one network output each
+LOG_SCALES = -20.0, 2.0  # range of the logarithms of squashed actions' standard deviations
 LIMIT = 1e30  # larger bounds count as infinite: some libraries use the largest float for "no bound"
 
 
@@ -243,6 +244,70 @@ class ContinuousActions(Actions):
         return self.bounds.scale(actions)
 
 
+class SquashedActions(ContinuousActions):
+    """Normal distributions squashed by tanh, with scales that depend on the observation.
+
+    The ring buffer stores the squashed actions, which are in (-1, 1).
+    """
+
+    meaning = "means, then logarithms of standard deviations, before tanh"
+
+    def __init__(self, low: Array, high: Array) -> None:
+        super().__init__(low, high)
+        self.num_logits, self.num_scales = 2 * self.size, 0
+
+    def __repr__(self) -> str:
+        return super().__repr__().replace("Continuous", "Squashed")
+
+    def choose_for_all(
+        self,
+        outputs: Floats,
+        masks: Bools,
+        rngs: Rngs,
+        actions: Array,
+        log_probs: Floats,
+    ) -> None:
+        limited = outputs.copy()
+        np.clip(outputs[..., self.size :], *LOG_SCALES, out=limited[..., self.size :])
+        super().choose_for_all(limited, masks, rngs, actions, log_probs)
+        squashed = np.tanh(actions)
+        log_probs -= log_slopes(torch.from_numpy(actions)).sum(-1).numpy()
+        actions[...] = squashed
+
+    def greedy(self, outputs: Tensor, masks: Tensor | None) -> Tensor:
+        return super().greedy(outputs.tanh(), masks)
+
+    def sample(self, outputs: Tensor, normals: Tensor) -> tuple[Tensor, Tensor]:
+        """Return actions [K, B, size] and their log-probabilities [K, B], with gradients.
+
+        `normals` [K, B, size] are standard normal. The change of variables is equation 21 of
+        Haarnoja et al. 2018, "Soft Actor-Critic Algorithms and Applications".
+        """
+        means, log_scales = outputs.chunk(2, -1)
+        log_scales = log_scales.clamp(*LOG_SCALES)
+        before = means + log_scales.exp() * normals
+        log_normal = -0.5 * normals.square() - log_scales - HALF_LOG_TWO_PI
+        return before.tanh(), (log_normal - log_slopes(before)).sum(-1)
+
+    def log_probs_and_entropy(
+        self, outputs: Tensor, actions: Tensor, masks: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        raise NotImplementedError("a squashed normal distribution has no entropy in closed form")
+
+    def divergence(self, outputs: Tensor, others: Tensor, masks: Tensor | None) -> Tensor:
+        """Return the divergence before tanh, which does not change it."""
+        return super().divergence(*(self._limited(each) for each in (outputs, others)), masks)
+
+    def _limited(self, outputs: Tensor) -> Tensor:
+        means, log_scales = outputs.chunk(2, -1)
+        return torch.cat((means, log_scales.clamp(*LOG_SCALES)), -1)
+
+
+def log_slopes(before: Tensor) -> Tensor:
+    """Return log(1 - tanh(x)^2), the logarithm of the slope of tanh, without cancellation."""
+    return 2.0 * (math.log(2.0) - before - torch.nn.functional.softplus(-2.0 * before))
+
+
 class JointActions(Actions):
     """Several choices, with a network output for each combination."""
 
@@ -326,7 +391,7 @@ def valued(actions: Actions, agent: str, algorithm: str, branches: bool) -> Acti
     if not isinstance(actions, DiscreteActions):
         raise ContractError(
             f"{agent} has continuous actions; {algorithm} learns a value for each action and "
-            "supports only Discrete and MultiDiscrete: use --policy.algorithm ppo"
+            "supports only Discrete and MultiDiscrete: use --policy.algorithm ppo or sac"
         )
     if actions.size == 1:
         return actions

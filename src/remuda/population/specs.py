@@ -45,7 +45,7 @@ def policy_specs(config: Config, agents: Sequence[AgentSpec]) -> tuple[PolicySpe
 def _spec(config: Config, name: str, agent: AgentSpec) -> PolicySpec:
     from gymnasium.spaces import Box
 
-    from remuda.policies.actions import actions_of, valued
+    from remuda.policies.actions import actions_of
 
     observation_space, action_space = agent.observation_space, agent.action_space
     if not isinstance(observation_space, Box):
@@ -54,7 +54,7 @@ def _spec(config: Config, name: str, agent: AgentSpec) -> PolicySpec:
     actions = actions_of(action_space, agent.name)
     if not policy.rollout_length:
         kind: Any = policy.entry.load()
-        actions = valued(actions, agent.name, policy.algorithm, kind.values_each_choice())
+        actions = kind.actions_for(actions, agent.name, policy.algorithm)
     if agent.masked and not policy.entry.masks:
         raise ContractError(
             f"{agent.name} has action masks, and {policy.algorithm} ignores them: exclude "

@@ -24,7 +24,7 @@ class Source:
 
 
 ON_POLICY = "PPO"  # algorithms trained on rollouts; other algorithms leave these columns empty
-REPLAY = "DQN, IQN"  # algorithms trained on replay; other algorithms leave these columns empty
+REPLAY = "DQN, IQN, SAC"  # algorithms trained on replay; other algorithms leave these columns empty
 
 
 @dataclass(frozen=True)

@@ -69,11 +69,13 @@ def gaussians(spec: PolicySpec, weights: Floats, observations: Array) -> tuple[N
 
     Returns: Means and standard deviations, each [S, D], before actions are clipped or squashed.
     """
-    from remuda.policies.actions import ContinuousActions
+    from remuda.policies.actions import LOG_SCALES, ContinuousActions, SquashedActions
 
     if not isinstance(spec.actions, ContinuousActions):
         raise UsageError(f"the policy {spec.name} has {spec.actions}, which are not continuous")
     means, logarithms = np.split(_outputs(spec, weights, observations), 2, axis=1)
+    if isinstance(spec.actions, SquashedActions):
+        logarithms = logarithms.clip(*LOG_SCALES)
     return means, np.exp(logarithms)
 
 

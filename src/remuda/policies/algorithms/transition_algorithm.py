@@ -13,6 +13,7 @@ from torch import Tensor
 from remuda.config import PolicyConfig
 from remuda.config.algorithm_registry import Section
 from remuda.errors import ConfigError
+from remuda.policies.actions import Actions, valued
 from remuda.policies.algorithms.algorithm import Algorithm, has_flag
 from remuda.policies.algorithms.own_losses import check_loss
 from remuda.policies.losses import mean_of
@@ -188,12 +189,13 @@ class TransitionAlgorithm(Algorithm):
         return Heads(spec.num_inputs, heads, spec.config.network, encoder_for(spec), spec.scale)
 
     @classmethod
-    def learns_from_sequences(cls) -> bool:
-        return has_flag(cls, "recurrent", "loss")
+    def actions_for(cls, actions: Actions, agent: str, algorithm: str) -> Actions:
+        """Return the action type for an agent's actions; raise ContractError if unsupported."""
+        return valued(actions, agent, algorithm, has_flag(cls, "branching", "loss"))
 
     @classmethod
-    def values_each_choice(cls) -> bool:
-        return has_flag(cls, "branching", "loss")
+    def learns_from_sequences(cls) -> bool:
+        return has_flag(cls, "recurrent", "loss")
 
     @abstractmethod
     def loss(

@@ -1,0 +1,162 @@
+"""Soft actor-critic (SAC) for K policies."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from remuda.config import PolicyConfig
+from remuda.config.algorithm_registry import Section
+from remuda.errors import ContractError
+from remuda.policies.actions import Actions, ContinuousActions, SquashedActions, valued
+from remuda.policies.algorithms.transition_algorithm import (
+    Loss,
+    Part,
+    TransitionAlgorithm,
+    Transitions,
+)
+from remuda.policies.losses import LEAST_LOG, entropy, log_probabilities
+from remuda.policies.networks.encoders import encoder_for
+from remuda.policies.networks.network import Network
+from remuda.policies.networks.soft_actor_critic import LOG_TEMPERATURE, SoftActorCritic
+from remuda.policies.spec import PolicySpec
+from remuda.policies.stack import Parameters
+
+DISCRETE_TARGET = 0.5  # default target entropy of discrete actions, as a share of the largest
+
+
+class SAC(TransitionAlgorithm):
+    """Maximum-entropy reinforcement learning with two critics and a learned temperature.
+
+    Continuous actions: Haarnoja et al. 2018, "Soft Actor-Critic Algorithms and Applications",
+    equations 5 to 9 and 18. Discrete actions: Christodoulou 2019, "Soft Actor-Critic for Discrete
+    Action Settings". With `n_steps` above 1 the entropy of the steps in between is not counted.
+    """
+
+    masks = True
+    samples = True
+    section: ClassVar[Section] = "sac"
+    network: SoftActorCritic
+
+    def __init__(
+        self,
+        configs: Sequence[PolicyConfig],
+        network: Network,
+        rngs: Sequence[torch.Generator],
+        device: str | torch.device = "cpu",
+    ) -> None:
+        super().__init__(configs, network, rngs, device)
+        targets = [[self._target_entropy(config)] for config in self.configs]
+        self._targets = torch.tensor(targets, dtype=torch.float32, device=self.device)  # [K, 1]
+
+    @classmethod
+    def actions_for(cls, actions: Actions, agent: str, algorithm: str) -> Actions:
+        if not isinstance(actions, ContinuousActions):
+            return valued(actions, agent, algorithm, branches=False)
+        if not actions.bounds.is_bounded.all():
+            raise ContractError(
+                f"{agent} has the action bounds {actions.bounds.low.tolist()} to "
+                f"{actions.bounds.high.tolist()}; {algorithm} needs finite bounds: wrap the "
+                "environment to set them, or use --policy.algorithm ppo"
+            )
+        return SquashedActions(actions.bounds.low, actions.bounds.high)
+
+    @classmethod
+    def network_for(cls, spec: PolicySpec) -> SoftActorCritic:
+        return SoftActorCritic(
+            spec.num_inputs,
+            spec.actions,
+            spec.config.network,
+            spec.config.sac.temperature,
+            encoder_for(spec),
+            spec.scale,
+        )
+
+    def configure(self, policy: int, config: PolicyConfig) -> None:
+        super().configure(policy, config)
+        self._targets[policy] = self._target_entropy(config)
+
+    def _target_entropy(self, config: PolicyConfig) -> float:
+        actions = self.network.actions
+        if config.sac.target_entropy is not None:
+            return config.sac.target_entropy
+        if self.network.is_continuous:
+            return -float(actions.size)
+        return DISCRETE_TARGET * math.log(actions.num_outputs)
+
+    def loss(self, batch: Transitions, part: Part) -> Loss:
+        online = part.online.parameters
+        log_temperature = online[LOG_TEMPERATURE].squeeze(-1)  # [G, 1]
+        temperature = log_temperature.detach().exp()
+        losses = self._continuous if self.network.is_continuous else self._discrete
+        q_tm1, target, actor, entropies = losses(batch, part, temperature)
+        critic = sum(0.5 * (q - target).square() for q in q_tm1)
+        found = critic + actor
+        if self.config.sac.learn_temperature:
+            found = found + log_temperature * (entropies - self._targets[part.first : part.end])
+        values = torch.minimum(*(q.detach() for q in q_tm1))
+        return Loss(found, values, (target - values) if batch.weights.numel() else None)
+
+    def _continuous(
+        self, batch: Transitions, part: Part, temperature: Tensor
+    ) -> tuple[list[Tensor], Tensor, Tensor, Tensor]:
+        """Return both critics' values, their target, the policy's loss, and its entropy: [G, B]."""
+        network, online = self.network, part.online.parameters
+        normals_t, normals_tm1 = self._normals(batch, part)
+        with torch.no_grad():
+            a_t, log_pi_t = self._sampled(online, batch.s_t, normals_t)
+            q_t = torch.minimum(*network.values(part.target.parameters, batch.s_t, a_t))
+            target = batch.r_t + batch.discount_t * (q_t - temperature * log_pi_t)
+        q_tm1 = network.values(online, batch.s_tm1, batch.a_tm1)
+        actions, log_pi = self._sampled(online, batch.s_tm1, normals_tm1)
+        frozen = {name: values.detach() for name, values in online.items()}
+        q = torch.minimum(*network.values(frozen, batch.s_tm1, actions))
+        return q_tm1, target, temperature * log_pi - q, -log_pi.detach()
+
+    def _discrete(
+        self, batch: Transitions, part: Part, temperature: Tensor
+    ) -> tuple[list[Tensor], Tensor, Tensor, Tensor]:
+        """Return the same as `_continuous`, with expectations over actions instead of samples."""
+        network, online = self.network, part.online.parameters
+        with torch.no_grad():
+            log_pi_t = self._log_pi(online, batch.s_t, batch.allowed_t)
+            q_t = torch.minimum(*network.values(part.target.parameters, batch.s_t, None))
+            v_t = (
+                log_pi_t.exp() * (q_t - temperature[..., None] * log_pi_t.clamp(min=LEAST_LOG))
+            ).sum(-1)
+            target = batch.r_t + batch.discount_t * v_t
+        both = network.values(online, batch.s_tm1, None)
+        q_tm1 = [q.gather(-1, batch.a_tm1.unsqueeze(-1)).squeeze(-1) for q in both]
+        log_pi = self._log_pi(online, batch.s_tm1, batch.allowed_tm1)
+        q = torch.minimum(*(each.detach() for each in both))
+        actor = (log_pi.exp() * (temperature[..., None] * log_pi.clamp(min=LEAST_LOG) - q)).sum(-1)
+        return q_tm1, target, actor, entropy(log_pi).detach()
+
+    def _sampled(
+        self, parameters: Parameters, inputs: Tensor, normals: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        actions = self.network.actions
+        assert isinstance(actions, SquashedActions)
+        return actions.sample(self._policy(parameters, inputs), normals)
+
+    def _log_pi(self, parameters: Parameters, inputs: Tensor, allowed: Tensor) -> Tensor:
+        logits = self._policy(parameters, inputs)
+        return log_probabilities(logits, allowed if allowed.numel() else None)
+
+    def _policy(self, parameters: Parameters, inputs: Tensor) -> Tensor:
+        return self.network.outputs(self.network.acting(parameters, None), inputs)
+
+    def _normals(self, batch: Transitions, part: Part) -> Tensor:
+        """Draw two standard normal numbers for each action, each policy from its own generator."""
+        shape = (2, *batch.a_tm1.shape[1:])
+        drawn = [torch.randn(shape, generator=rng) for rng in self.rngs[part.first : part.end]]
+        return torch.stack(drawn, 1).to(self.device)
+
+    def renew_targets(self, part: Part) -> None:
+        for policy in range(part.first, part.end):
+            tau = self.configs[policy].sac.tau
+            self.target.flat[policy].lerp_(self.online.flat[policy], tau)
