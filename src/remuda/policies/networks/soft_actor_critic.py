@@ -73,7 +73,10 @@ class SoftActorCritic(Network):
     def values(
         self, parameters: Parameters, inputs: Tensor, actions: Tensor | None
     ) -> list[Tensor]:
-        """Return each critic's values: [K, B] of continuous actions [K, B, size], else [K, B, A]."""
+        """Return both critics' values.
+
+        They are [K, B] for continuous actions [K, B, size], and [K, B, A] without `actions`.
+        """
         weights, inputs, found = dict(parameters), scaled(inputs, self.input_scale), []
         for critic in CRITICS:
             x = inputs
