@@ -286,6 +286,10 @@ class PolicyConfig(Section):
 
     def _fits_values(self) -> PolicyConfig:
         experience, network = self.experience, self.network
+        if network.noisy and self.entry.samples and not self.entry.own:
+            raise ValueError(
+                f"network.noisy is for iqn and dqn; {self.algorithm} explores by sampling actions"
+            )
         if self.waits_for_network:
             return self  # `with_network` checks it
         if experience.burn_in >= experience.segment_length:

@@ -27,7 +27,8 @@ class PolicyModule(nn.Module):
     ) -> Tensor | tuple[Tensor, Tensor]:
         """Return outputs [B, O] for action selection, and a recurrent network's next state.
 
-        A Q-learner returns action values; PPO returns logits, or means and log standard deviations.
+        A Q-learner returns action values; PPO and SAC return logits, or means and log standard
+        deviations (SAC: of actions before tanh).
         `observations` are [B, *shape], or with stacked frames [B, n_frames, *shape], the oldest
         first. `recurrent_state` is [B, size]; None: zeros, as at the start of an episode.
         """
@@ -48,7 +49,7 @@ class PolicyModule(nn.Module):
         inputs, memory = self._inputs(observations, recurrent_state)
         if not isinstance(self._network, ActorCritic):
             raise UsageError(
-                "the network of a Q-learner has no state values; call the module for action values"
+                "only PPO's network has state values; a Q-learner's module returns action values"
             )
         return self._network.state_values(self._by_name(), inputs, memory)[0]
 
