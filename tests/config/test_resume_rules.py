@@ -166,6 +166,7 @@ def test_all_that_may_change_can_be_gone_on_with(algorithm, tmp_path):
     assert counts["learn"][:, 0].min() > 10
     after = load_config(overlay(tree, {"policy": policy})).policy
     idle = {key for key, only in conditions(PolicyConfig) if not only.reads(after)}
+    idle |= set(after.entry.unused)
     noted = {f"policy.{key}" for key in OF_POLICY if key not in {"time_budget", *idle}}
     assert set(lines(tmp_path / "run")[0]["changes"]) == {*noted, "run.turns"}
 

@@ -10,19 +10,19 @@ from remuda.ui.terminal.live import PlainView
 
 
 class Choose(Aim):
-    """`Aim` with nine actions that divide the range evenly."""
+    """`Aim` with five actions that divide the range evenly."""
 
     def __init__(self, low=-1.0, high=1.0):
         super().__init__(low, high)
-        self.action_space = Discrete(9)
+        self.action_space = Discrete(5)
 
     def step(self, action):
         self.turn += 1
-        away = action / 4 - 0.5
+        away = action / 2 - 0.5
         return np.ones(1, np.float32), float(1 - away**2), self.turn == 8, False, {}
 
 
-def trained(directory, make, turns, **options):
+def trained(directory, make, turns, temperature=1.0, **options):
     return remuda.train(
         make,
         env={"num_envs": 4, "options": options},
@@ -31,6 +31,7 @@ def trained(directory, make, turns, **options):
             "learning_rate": 3e-3,
             "network": {"hidden": [32, 32]},
             "batch_size": 64,
+            "sac": {"temperature": temperature},
             "experience": {"replay_ratio": 64, "learning_starts": 200, "capacity": 20_000},
         },
         schedule="sequential",
@@ -54,5 +55,5 @@ def test_a_target_is_reached_within_any_bounds(bounds, tmp_path):
 
 
 def test_the_best_of_several_actions_is_found(tmp_path):
-    run = trained(tmp_path / "run", Choose, 400)
-    assert remuda.load(run)["agent_0"].act(np.ones(1, np.float32)) == 2
+    run = trained(tmp_path / "run", Choose, 600, temperature=0.2)
+    assert remuda.load(run)["agent_0"].act(np.ones(1, np.float32)) == 1

@@ -70,7 +70,7 @@ class PolicySpec:
         config, ppo = self.config, self.config.ppo
         numbers = config.entry.hyperparameters
         own = config.q_learning.model_dump_json(exclude={"target_every"})
-        shape: tuple[object, ...] = (config.batch_size, own)
+        shape: tuple[object, ...] = (config.batch_size, own, config.sac.learn_temperature)
         if self.memory:  # recurrent policies learn from whole segments
             shape += (config.experience.segment_length,)
         if config.rollout_length:

@@ -72,6 +72,7 @@ class SAC(TransitionAlgorithm):
             spec.actions,
             spec.config.network,
             spec.config.sac.temperature,
+            spec.config.sac.learn_temperature,
             encoder_for(spec),
             spec.scale,
         )

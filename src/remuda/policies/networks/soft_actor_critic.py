@@ -31,6 +31,7 @@ class SoftActorCritic(Network):
         actions: Actions,
         config: NetworkConfig,
         temperature: float,  # the initial one
+        learn_temperature: bool = True,  # else it is a buffer
         encoder: Encoder | None = None,
         scale: Scale = 1.0,
     ) -> None:
@@ -54,6 +55,8 @@ class SoftActorCritic(Network):
                 shapes[first] = inputs + actions.size, units
             found |= shapes
         self.shapes: Shapes = found | {LOG_TEMPERATURE: (1, 1)}
+        if not learn_temperature:
+            self.buffers |= {LOG_TEMPERATURE}
 
     def initialise(self, parameters: Parameters, generator: torch.Generator) -> None:
         for head in (POLICY, *CRITICS):
