@@ -296,7 +296,7 @@ class SquashedActions(ContinuousActions):
 
     def divergence(self, outputs: Tensor, others: Tensor, masks: Tensor | None) -> Tensor:
         """Return the divergence before tanh, which does not change it."""
-        return super().divergence(*(self._limited(each) for each in (outputs, others)), masks)
+        return super().divergence(self._limited(outputs), self._limited(others), masks)
 
     def _limited(self, outputs: Tensor) -> Tensor:
         means, log_scales = outputs.chunk(2, -1)
