@@ -130,6 +130,8 @@ VALUES = {
     "exploration.end": 0.2,
     "exploration.decay_steps": 1000,
     "publish.every": 2,
+    "sac.tau": 0.01,
+    "sac.target_entropy": -1.5,
     "dqn.target_every": 7,
     "iqn.target_every": 8,
     "ppo.epochs": 2,

@@ -286,7 +286,7 @@ class PolicyConfig(Section):
 
     def _fits_values(self) -> PolicyConfig:
         experience, network = self.experience, self.network
-        if network.noisy and self.entry.samples and not self.entry.own:
+        if network.noisy and self.entry.section == "sac":
             raise ValueError(
                 f"network.noisy is for iqn and dqn; {self.algorithm} explores by sampling actions"
             )

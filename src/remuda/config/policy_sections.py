@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import (
     AfterValidator,
     Field,
+    FiniteFloat,
     NonNegativeFloat,
     PositiveFloat,
     PositiveInt,
@@ -19,6 +20,7 @@ from remuda.config.plain import Options
 from remuda.config.sections import (
     Count,
     CountOrNone,
+    Finite,
     Only,
     Section,
     Share,
@@ -218,13 +220,15 @@ class SACConfig(Section):
 
     learn_temperature: bool = True
     """Learn the temperature, so that the policy's entropy approaches `target_entropy`."""
-    temperature: PositiveFloat = 1.0
-    """Weight of the entropy, in units of the scaled reward; with `learn_temperature`, the initial
-    weight."""
-    target_entropy: Annotated[float | None, Only(needs="{}sac.learn_temperature")] = None
+    temperature: Finite = 1.0
+    """Weight of the entropy, in units of the scaled reward. With `learn_temperature`, the initial
+    weight; policies with `init_from` continue with the temperature of those weights."""
+    target_entropy: Annotated[FiniteFloat | None, Only(needs="{}sac.learn_temperature")] = None
     """Target of the policy's entropy, in nats. None: minus the number of action dimensions; for
-    discrete actions, half of the largest possible entropy."""
-    tau: Annotated[Share, Only(instead="dqn.target_every iqn.target_every")] = 0.005
+    discrete actions, half of the logarithm of the number of allowed actions."""
+    tau: Annotated[
+        float, Field(gt=0.0, le=1.0), Only(instead="dqn.target_every iqn.target_every")
+    ] = 0.005
     """Share of the way that target critics move to the critics in each update."""
 
 

@@ -16,7 +16,7 @@ OF_POLICY = (
     *("dqn.target_every", "iqn.target_every", "ppo.epochs", "ppo.minibatches", "ppo.gae_lambda"),
     *("ppo.clip", "ppo.value_clip", "ppo.value_cost", "ppo.entropy_cost", "ppo.anchor_every"),
     *("ppo.anchor", "ppo.target_kl", "ppo.normalise_advantages", "ppo.max_staleness"),
-    *("ppo.correction", "ppo.anneal_steps"),
+    *("ppo.correction", "ppo.anneal_steps", "sac.tau", "sac.target_entropy"),
 )
 """Settings of a policy that a resumed run may change, since saved state does not depend on them."""
 ANYTHING = (

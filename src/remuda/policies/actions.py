@@ -247,7 +247,7 @@ class ContinuousActions(Actions):
 class SquashedActions(ContinuousActions):
     """Normal distributions squashed by tanh, with scales that depend on the observation.
 
-    The ring buffer stores the squashed actions, which are in (-1, 1).
+    The ring buffer stores the squashed actions, which are in [-1, 1].
     """
 
     meaning = "means, then logarithms of standard deviations, before tanh"

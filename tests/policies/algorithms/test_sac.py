@@ -115,7 +115,7 @@ def test_the_continuous_gradients_are_those_of_the_paper():
         return a, torch.distributions.TransformedDistribution(base, squash).log_prob(a).sum(-1)
 
     def q_of(layers, s, a):
-        return through(layers, torch.cat((s, a), -1))[:, 0]
+        return through(layers, torch.cat((a, s), -1))[:, 0]
 
     with torch.no_grad():
         a, log_pi = sampled(batch.s_t[0], normals[0])

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from remuda.config import PolicyConfig
-from remuda.config.algorithm_registry import Section
+from remuda.config.algorithm_registry import BUILT_IN, Section
 from remuda.errors import ContractError
 from remuda.policies.actions import Actions, ContinuousActions, SquashedActions, valued
 from remuda.policies.algorithms.transition_algorithm import (
@@ -40,6 +40,7 @@ class SAC(TransitionAlgorithm):
     masks = True
     samples = True
     section: ClassVar[Section] = "sac"
+    unused: ClassVar[Sequence[str]] = BUILT_IN["sac"].unused
     network: SoftActorCritic
 
     def __init__(
@@ -50,8 +51,11 @@ class SAC(TransitionAlgorithm):
         device: str | torch.device = "cpu",
     ) -> None:
         super().__init__(configs, network, rngs, device)
-        targets = [[self._target_entropy(config)] for config in self.configs]
-        self._targets = torch.tensor(targets, dtype=torch.float32, device=self.device)  # [K, 1]
+        at = (len(self.configs), 1)
+        self._temperatures = torch.zeros(at, dtype=torch.float32, device=self.device)  # if fixed
+        self._targets = torch.zeros(at, dtype=torch.float32, device=self.device)
+        for policy, config in enumerate(self.configs):
+            self._set(policy, config)
 
     @classmethod
     def actions_for(cls, actions: Actions, agent: str, algorithm: str) -> Actions:
@@ -79,7 +83,11 @@ class SAC(TransitionAlgorithm):
 
     def configure(self, policy: int, config: PolicyConfig) -> None:
         super().configure(policy, config)
+        self._set(policy, config)
+
+    def _set(self, policy: int, config: PolicyConfig) -> None:
         self._targets[policy] = self._target_entropy(config)
+        self._temperatures[policy] = config.sac.temperature
 
     def _target_entropy(self, config: PolicyConfig) -> float:
         actions = self.network.actions
@@ -90,17 +98,28 @@ class SAC(TransitionAlgorithm):
         return DISCRETE_TARGET * math.log(actions.num_outputs)
 
     def loss(self, batch: Transitions, part: Part) -> Loss:
-        online = part.online.parameters
-        log_temperature = online[LOG_TEMPERATURE].squeeze(-1)  # [G, 1]
-        temperature = log_temperature.detach().exp()
+        members = slice(part.first, part.end)
+        log_temperature = part.online.parameters[LOG_TEMPERATURE].squeeze(-1)  # [G, 1]
+        learns = self.config.sac.learn_temperature
+        temperature = log_temperature.detach().exp() if learns else self._temperatures[members]
         losses = self._continuous if self.network.is_continuous else self._discrete
         q_tm1, target, actor, entropies = losses(batch, part, temperature)
         critic = sum(0.5 * (q - target).square() for q in q_tm1)
         found = critic + actor
-        if self.config.sac.learn_temperature:
-            found = found + log_temperature * (entropies - self._targets[part.first : part.end])
+        if learns:
+            found = found + log_temperature * (entropies - self._target_of(batch, members))
         values = torch.minimum(*(q.detach() for q in q_tm1))
         return Loss(found, values, (target - values) if batch.weights.numel() else None)
+
+    def _target_of(self, batch: Transitions, members: slice) -> Tensor:
+        """Return the target entropies [G, 1]; by default [G, B] if actions are masked."""
+        targets = self._targets[members]
+        if not batch.allowed_tm1.numel():
+            return targets
+        allowed = batch.allowed_tm1.sum(-1).clamp(min=1)
+        usual = [[config.sac.target_entropy is None] for config in self.configs[members]]
+        is_usual = torch.tensor(usual, device=self.device)
+        return torch.where(is_usual, DISCRETE_TARGET * allowed.log(), targets)
 
     def _continuous(
         self, batch: Transitions, part: Part, temperature: Tensor
@@ -159,5 +178,7 @@ class SAC(TransitionAlgorithm):
 
     def renew_targets(self, part: Part) -> None:
         for policy in range(part.first, part.end):
-            tau = self.configs[policy].sac.tau
-            self.target.flat[policy].lerp_(self.online.flat[policy], tau)
+            target, online = self.target.flat[policy], self.online.flat[policy].detach()
+            moved = target.lerp(online, self.configs[policy].sac.tau)
+            # Equal numbers stay: buffers may be infinite, and infinity minus itself is no number.
+            target.copy_(torch.where(online == target, target, moved))

@@ -86,7 +86,8 @@ class Transitions:
     s_tm1: Tensor  # [K, B, num_inputs]
     a_tm1: Tensor
     """[K, B] int64: actions; a MultiDiscrete action is the number of its combination of choices. If
-    `branching`, its choices are separate: [K, B, choices]."""
+    `branching`, its choices are separate: [K, B, choices]. Continuous actions are float32, [K, B,
+    size], normalised."""
     r_t: Tensor  # [K, B], scaled
     discount_t: Tensor  # [K, B]
     s_t: Tensor  # [K, B, num_inputs]

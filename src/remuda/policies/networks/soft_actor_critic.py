@@ -31,7 +31,7 @@ class SoftActorCritic(Network):
         actions: Actions,
         config: NetworkConfig,
         temperature: float,  # the initial one
-        learn_temperature: bool = True,  # else it is a buffer
+        learn_temperature: bool = True,  # else it is a buffer that nothing reads
         encoder: Encoder | None = None,
         scale: Scale = 1.0,
     ) -> None:
@@ -86,7 +86,7 @@ class SoftActorCritic(Network):
             if self.encoder is not None:
                 x = self.encoder.features(critic, weights, inputs)
             if actions is not None:
-                x = torch.cat((x, actions), -1)
+                x = torch.cat((actions, x), -1)  # first, so that more features move no weights
             x = apply(weights, critic, self._through_hidden(weights, critic, x))
             found.append(x if actions is None else x.squeeze(-1))
         return found
