@@ -8,11 +8,11 @@ import torch
 from gymnasium.spaces import Box
 
 from refusals import refuses
-from remuda.config import NetworkConfig, PolicyConfig
-from remuda.errors import ContractError
+from remuda.config import NetworkConfig, PolicyConfig, load_config
+from remuda.errors import ConfigError, ContractError
 from remuda.policies.actions import ContinuousActions, DiscreteActions, SquashedActions
 from remuda.policies.algorithms.sac import SAC
-from remuda.policies.algorithms.transition_algorithm import Transitions
+from remuda.policies.algorithms.transition_algorithm import Part, Transitions
 from remuda.policies.networks.soft_actor_critic import CRITICS, LOG_TEMPERATURE
 from remuda.policies.spec import PolicySpec, make_algorithm
 from remuda.system.rng import torch_rng
@@ -212,3 +212,42 @@ def test_actions_without_bounds_are_refused():
     bounds = np.array([-np.inf, 0.0], np.float32), np.array([1.0, 1.0], np.float32)
     with refuses(ContractError, "agent_0", "ppo"):
         SAC.actions_for(ContinuousActions(*bounds), "agent_0", "sac")
+
+
+def test_the_default_target_of_masked_actions_can_be_reached():
+    """Red before: half of the entropy of all actions was above that of the few allowed ones."""
+    algorithm = make(DISCRETE)
+    allowed = torch.zeros(1, 32, 3, dtype=torch.bool)
+    allowed[..., 0] = True
+    allowed[0, ::2, 1] = True
+    algorithm.update(batch_of(DISCRETE, allowed=allowed))
+    before = algorithm.online.parameters[LOG_TEMPERATURE].item()
+    for seed in range(20):
+        algorithm.update(batch_of(DISCRETE, seed=seed, allowed=allowed))
+    assert algorithm.online.parameters[LOG_TEMPERATURE].item() < before < 0.0
+
+
+def test_a_fixed_temperature_is_the_one_of_the_settings_whatever_the_weights_hold():
+    algorithm, other = (make(DISCRETE, learn_temperature=False, temperature=0.2) for _ in range(2))
+    algorithm.online.parameters[LOG_TEMPERATURE].data.fill_(3.0)
+    for each in (algorithm, other):
+        each.update(batch_of(DISCRETE))
+    for found, wanted in zip(
+        gradients_of(algorithm, "policy"), gradients_of(other, "policy"), strict=True
+    ):
+        assert torch.equal(found, wanted)
+
+
+def test_infinite_buffers_stay_in_the_target():
+    algorithm = make(CONTINUOUS)
+    algorithm.online.flat.data[0, -1] = algorithm.target.flat[0, -1] = -math.inf
+    algorithm.renew_targets(Part(0, 1, algorithm.online.rows(0, 1), algorithm.target.rows(0, 1)))
+    assert algorithm.target.flat[0, -1] == -math.inf
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("temperature", math.inf), ("target_entropy", math.nan), ("tau", 0.0)]
+)
+def test_numbers_that_nothing_can_be_learned_with_are_refused(key, value):
+    with refuses(ConfigError, f"sac.{key}"):
+        load_config({"policy": {"algorithm": "sac", "sac": {key: value}}})
