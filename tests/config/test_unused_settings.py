@@ -288,17 +288,17 @@ def test_nothing_is_told_of_defaults(algorithm):
     [
         (
             {"policy": {"algorithm": "ppo", "batch_size": 128}},
-            "policy.batch_size has no effect: it is for iqn and dqn, not ppo; use "
+            "policy.batch_size has no effect: it is for iqn, dqn and sac, not ppo; use "
             "policy.ppo.rollout_length and policy.ppo.minibatches",
         ),
         (
             {"policy": {"algorithm": "ppo", "exploration": {"end": 0.2}}},
-            "policy.exploration.end has no effect: it is for iqn and dqn, not ppo; use "
+            "policy.exploration.end has no effect: it is for iqn, dqn and sac, not ppo; use "
             "policy.ppo.entropy_cost",
         ),
         (
             {"policy": {"algorithm": "ppo", "n_steps": 5}},
-            "policy.n_steps has no effect: it is for iqn and dqn, not ppo; use "
+            "policy.n_steps has no effect: it is for iqn, dqn and sac, not ppo; use "
             "policy.ppo.gae_lambda",
         ),
         (

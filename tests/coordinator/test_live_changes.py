@@ -12,7 +12,7 @@ import remuda
 from callback_runs import FOR_LONG, StopsAtOnce, train
 from refusals import refuses
 from remuda.config import PolicyConfig, hyperparameters, load_config
-from remuda.config.algorithm_registry import find_algorithm
+from remuda.config.algorithm_registry import BUILT_IN, find_algorithm
 from remuda.config.hyperparameters import (
     HYPERPARAMETERS,
     LiveHyperparameters,
@@ -459,10 +459,13 @@ def test_a_change_shows_in_the_population(tmp_path):
 
 
 def test_every_hyperparameter_is_one_that_can_be_checked():
-    config = PolicyConfig.model_validate({"algorithm": "ppo"})
-    values = values_of(config)
-    assert set(values) == set(HYPERPARAMETERS)
-    assert checked_values(config, values, "") == values
+    found = set()
+    for algorithm in BUILT_IN:
+        config = PolicyConfig.model_validate({"algorithm": algorithm})
+        values = values_of(config)
+        assert checked_values(config, values, "") == values
+        found |= set(values)
+    assert found == set(HYPERPARAMETERS)
 
 
 def test_callbacks_read_what_the_policy_in_a_slot_has_that_was_born_there(tmp_path):

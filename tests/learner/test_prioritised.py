@@ -174,7 +174,9 @@ def test_an_update_that_is_undone_tells_nothing_of_its_samples():
 def test_only_those_that_draw_transitions_have_priorities():
     tree = {"game": "tag", "policy": {"algorithm": "ppo", "experience": {"prioritised": 0.6}}}
     (told,) = unused_settings(load_config(tree))
-    assert "policy.experience.prioritised has no effect: it is for iqn and dqn, not ppo" in told
+    assert (
+        "policy.experience.prioritised has no effect: it is for iqn, dqn and sac, not ppo" in told
+    )
 
 
 def test_their_memory_is_planned():

@@ -67,6 +67,7 @@ MATCHMAKERS = ["random", "round_robin", "fitness", "prioritized", *OF]
 VALUES = {
     "algorithm": "dqn",
     "n_frames": 1,
+    "batch_size": 64,
     "network": {"hidden": (8,)},
     "experience": {"segment_length": 4, "learning_starts": 64, "capacity": 4000},
 }

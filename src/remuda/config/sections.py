@@ -222,7 +222,8 @@ class Only:
                 if not key.startswith(tuple(other)) and key not in entry.unused
             )
             advice = f"; use {use}" if use else ""
-            those = " and ".join(name for name, entry in BUILT_IN.items() if self._suits(entry))
+            *others, last = (name for name, entry in BUILT_IN.items() if self._suits(entry))
+            those = f"{', '.join(others)} and {last}" if others else last
             return f"has no effect: it is for {those}, not {algorithm}{advice}"
         return f"has no effect without {self.needs.format(prefix)}"
 

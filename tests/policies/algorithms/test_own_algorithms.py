@@ -67,7 +67,7 @@ def test_what_is_no_algorithm_is_refused_in_one_line(name, tmp_path, capsys):
 def test_settings_that_it_does_not_read_are_told():
     tree = {"algorithm": VANILLA, "ppo": {"clip": 0.1}, "batch_size": 32}
     assert unused_settings(load_config({"game": "tag", "policy": tree})) == [
-        f"policy.batch_size has no effect: it is for iqn and dqn, not {VANILLA}; use "
+        f"policy.batch_size has no effect: it is for iqn, dqn and sac, not {VANILLA}; use "
         "policy.ppo.rollout_length and policy.ppo.minibatches",
         f"policy.ppo.clip has no effect: {VANILLA} does not use it",
     ]

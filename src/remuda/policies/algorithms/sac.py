@@ -173,7 +173,7 @@ class SAC(TransitionAlgorithm):
     def _normals(self, batch: Transitions, part: Part) -> Tensor:
         """Draw two standard normal numbers for each action, each policy from its own generator."""
         shape = (2, *batch.a_tm1.shape[1:])
-        drawn = [torch.randn(shape, generator=rng) for rng in self.rngs[part.first : part.end]]
+        drawn = [torch.randn(shape, generator=rng) for rng in self._rngs[part.first : part.end]]
         return torch.stack(drawn, 1).to(self.device)
 
     def renew_targets(self, part: Part) -> None:
