@@ -60,6 +60,8 @@ class AgentSpec:
     """The observation space of the library's environment, if an adapter flattens it."""
     env_action_space: Space[Any] | None = None
     """The action space of the library's environment, if an adapter converts it."""
+    state_space: Space[Any] | None = None
+    """The Box that `VectorEnv.observe_state` writes for the agent's centralised critic, if any."""
 
     @property
     def in_arrays(self) -> AgentSpec:

@@ -54,7 +54,7 @@ class _SeatBatch:
         self.stack, self.first, self.end = first.stack, first.index, first.index + len(seats)
         actions = first.selector.actions
         self.arrays = arrays = StreamArrays(env, agents, actions, masked=first.masked)
-        size, num_envs = arrays.observations_flat.shape[1], env.num_envs
+        size, num_envs = arrays.own_size, env.num_envs
         self.columns = columns_of(agents)
         self._active = env.active.T[self.columns] if isinstance(self.columns, slice) else None
         self._env = env
@@ -199,7 +199,8 @@ class FixedSeats(Seats):
     def act(self, agent: int) -> None:
         actions = self._arrays_of[agent].chosen(agent)
         if self._scripted is not None:
-            actions = self._scripted.chosen(agent, self._observations[agent], actions)
+            observations = self._arrays_of[agent].own_observations(agent)
+            actions = self._scripted.chosen(agent, observations, actions)
         self.env.act(agent, actions)
 
     def outcome(self, result: TurnResult) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from remuda.config import Config
 from remuda.config.hyperparameters import LiveHyperparameters
-from remuda.envs.registry import Game, find_game
+from remuda.envs.registry import CRITIC, Game, find_game
 from remuda.envs.workers.process import WorkerStatus
 from remuda.experience.experience import Experience
 from remuda.policies.initial import InitialWeights
@@ -77,11 +77,12 @@ class ActorRole:
         Random generators depend on actor and turn, so that a restarted actor plays other episodes.
         """
         from remuda.actor.actor import Actor
+        from remuda.envs.critic_inputs import without_critics
 
         config, play, begins = self.config, self.scoreboard.play(self.index), self._begins
         seed_libraries(config.seed, begins, "made")
         env = self.make_env()
-        scripted = self._scripted(env, begins)
+        scripted = self._scripted(without_critics(env), begins)
         seed_libraries(config.seed, begins)  # making the environment may have reseeded them
         make_seats = self._fixed if self.table is None else self._dealt
         seats = make_seats(env, begins, scripted)
@@ -220,8 +221,12 @@ class ActorRole:
         env = self.config.env
         game: VectorEnv
         copies, first = self.copies[self.index], sum(self.copies[: self.index])
+        options = dict(env.made_with)
+        critics = [spec.critic for spec in self.specs if spec.critic is not None]
+        if critics:
+            options[CRITIC] = critics[0].kind
         if env.workers == 1:
-            game = self.game.make(copies, **env.made_with)
+            game = self.game.make(copies, **options)
             game.check, game.first_copy = env.check, first
         else:
             from remuda.envs.workers.pool import WorkerEnvs
@@ -233,7 +238,7 @@ class ActorRole:
                 check=env.check,
                 first_copy=first,
                 status=self.workers,
-                options=env.made_with,
+                options=options,
                 stream=(self.config.seed, self._begins),
             )
         return game

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from remuda.envs.critic_inputs import own_space
 from remuda.envs.vector_env import VectorEnv
 from remuda.experience.ring_block import Choices, TurnOutcomes
 from remuda.policies.actions import Actions
@@ -22,6 +23,9 @@ class StreamArrays:
         self.agents, self.num_envs = agents, env.num_envs
         first, num_streams = env.agents[agents[0]], len(agents) * env.num_envs
         space, at = first.observation_space, (len(agents), env.num_envs)
+        own = own_space(space)
+        self._own_shape: tuple[int, ...] = own.shape  # type: ignore[assignment]
+        self.own_size = math.prod(self._own_shape)  # numbers of an observation without a critic's
         size = math.prod(space.shape)  # type: ignore[arg-type]
         self.observations: Array = np.zeros((*at, *space.shape), space.dtype)  # type: ignore[misc]
         self.final_observations = self.observations.copy()
@@ -54,6 +58,11 @@ class StreamArrays:
             chosen = self.chosen(agent)
             if np.shares_memory(chosen, self.actions):
                 self._action_views[agent] = chosen
+
+    def own_observations(self, agent: int) -> Array:
+        """Return an agent's observations, without the inputs of its critic: [num_envs, *shape]."""
+        rows = self.observations[self.position_of[agent]]
+        return rows.reshape(len(rows), -1)[:, : self.own_size].reshape(-1, *self._own_shape)
 
     def streams_of(self, agent: int) -> slice:
         begin = self.position_of[agent] * self.num_envs

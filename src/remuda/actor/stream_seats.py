@@ -122,7 +122,7 @@ class StreamSeats(Seats):
         arrays = self._arrays_of[agent]
         actions = arrays.chosen(agent)
         if self._scripted is not None:
-            observations = arrays.observations[arrays.position_of[agent]]
+            observations = arrays.own_observations(agent)
             actions = self._scripted.chosen(agent, observations, actions)
         self.env.act(agent, actions)
 

@@ -74,6 +74,10 @@ OF_SAC = {
     "experience": {"replay_ratio": 256.0, "learning_starts": 1_000, "on_full": "wait"},
 }
 
+OF_MAPPO = {"value": {"input": "state_or_joint"}}
+PPO = "remuda.policies.algorithms.ppo:PPO"
+PPO_NUMBERS = ("ppo.clip", "ppo.entropy_cost", "ppo.gae_lambda", "ppo.value_cost")
+
 BUILT_IN = {
     entry.name: entry
     for entry in (
@@ -83,14 +87,9 @@ BUILT_IN = {
         AlgorithmEntry(
             "dqn", "remuda.policies.algorithms.dqn:DQN", "transitions", "dqn", (OF_VALUES,)
         ),
+        AlgorithmEntry("ppo", PPO, "rollouts", "ppo", (OF_PPO,), PPO_NUMBERS, samples=True),
         AlgorithmEntry(
-            "ppo",
-            "remuda.policies.algorithms.ppo:PPO",
-            "rollouts",
-            "ppo",
-            (OF_PPO,),
-            ("ppo.clip", "ppo.entropy_cost", "ppo.gae_lambda", "ppo.value_cost"),
-            samples=True,
+            "mappo", PPO, "rollouts", "ppo", (OF_PPO, OF_MAPPO), PPO_NUMBERS, samples=True
         ),
         AlgorithmEntry(
             "sac",

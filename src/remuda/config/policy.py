@@ -23,6 +23,7 @@ from remuda.config.policy_sections import (
     PublishConfig,
     QLearningConfig,
     SACConfig,
+    ValueConfig,
 )
 from remuda.config.sections import (
     Count,
@@ -75,9 +76,10 @@ class PolicyConfig(Section):
 
     algorithm: str = "iqn"
     """`iqn`: implicit quantile networks (Dabney et al. 2018). `dqn`: double DQN (van Hasselt et al.
-    2016). `ppo`: proximal policy optimisation (Schulman et al. 2017). `sac`: soft actor-critic
-    (Haarnoja et al. 2018), for continuous and discrete actions. `ppo` and `sac` have their own
-    defaults for some settings. Or your own, as `module:Class`."""
+    2016). `ppo`: proximal policy optimisation (Schulman et al. 2017). `mappo`: PPO with a
+    centralised critic (Yu et al. 2022). `sac`: soft actor-critic (Haarnoja et al. 2018), for
+    continuous and discrete actions. `ppo`, `mappo` and `sac` have their own defaults for some
+    settings. Or your own, as `module:Class`."""
     settings: Options = {}
     """Additional settings of a custom algorithm."""
     learning_mode: Literal["on_policy", "off_policy", "hybrid"] = "off_policy"
@@ -88,6 +90,8 @@ class PolicyConfig(Section):
     """`hybrid`: the share of an update's steps that come from the newest rollout."""
     network: NetworkConfig = NetworkConfig()
     """The network."""
+    value: ValueConfig = ValueConfig()
+    """The value network."""
     n_frames: Width = 5
     """Observations stacked into one input, the newest last; never across episodes."""
     n_steps: Annotated[Size, Only("transitions", instead="ppo.gae_lambda")] = 3
@@ -184,7 +188,14 @@ class PolicyConfig(Section):
     @property
     def shares_network(self) -> bool | None:
         """Return whether policy and value share a network; None if there is only one of them."""
-        return self.network.serves_both if self.entry.takes == "rollouts" else None
+        if self.entry.takes != "rollouts":
+            return None
+        return self.network.serves_both and not self.has_own_value
+
+    @property
+    def has_own_value(self) -> bool:
+        """Return whether the value network needs layers of its own."""
+        return self.value.input != "observation" or bool(self.network.value_module)
 
     @property
     def first_epsilon(self) -> float:
@@ -275,6 +286,12 @@ class PolicyConfig(Section):
             raise ValueError("network.hidden is empty; a network needs at least one layer")
         if network.recurrent:
             self.check_recurrent(f"network.recurrent is {network.recurrent}")
+        if network.shared and self.has_own_value:
+            key = "network.value_module" if network.value_module else "value.input"
+            raise ValueError(
+                f"network.shared is true, but with {key} policy and value have different inputs or "
+                "layers, and cannot share; leave network.shared out"
+            )
         if self.rollout_length:
             return self._fits_ppo()
         if self.learning_mode != "off_policy":
@@ -343,7 +360,7 @@ class PolicyConfig(Section):
                 f"{source}, and experience.group is for policies without a memory: a policy cannot "
                 "use the recurrent states of other policies"
             )
-        if self.shares_network is False:
+        if self.shares_network is False and not self.has_own_value:
             raise ValueError(
                 f"{source}, which needs network.shared true: both heads use one recurrent state"
             )

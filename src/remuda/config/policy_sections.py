@@ -55,6 +55,11 @@ class NetworkConfig(Section):
     layers."""
     options: Annotated[Options, Only(needs="{}network.module")] = {}
     """Arguments of `module`."""
+    value_module: Annotated[str, Only("rollouts")] = ""
+    """PPO and MAPPO: the value network's own module, as `module`; policy and value then share
+    nothing. It maps everything that the value network gets (`value.input`), in one row: [B, N]."""
+    value_options: Annotated[Options, Only(needs="{}network.value_module")] = {}
+    """Arguments of `value_module`."""
     hidden: tuple[Width, ...] = (250, 250)
     """Units of each hidden layer. With `module`: layers between the module and the head, none by
     default. IQN multiplies its quantile embedding with the output of the first hidden layer, or of
@@ -98,6 +103,19 @@ class NetworkConfig(Section):
         if self.shared is not None:
             return self.shared
         return bool(self.recurrent or self.convolutions or self.module)
+
+
+class ValueConfig(Section):
+    """The value network of PPO and MAPPO."""
+
+    input: Annotated[
+        Literal["observation", "joint", "state", "state_or_joint"], Only("rollouts")
+    ] = "observation"
+    """Input of the value network, besides the agent's observation. `observation`: nothing else.
+    `joint`: a centralised critic (CTDE), with the observations of the agent's team, or of all
+    agents if it has no team. `state`: a centralised critic with the state of the environment, such
+    as `state()` of a parallel PettingZoo environment. `state_or_joint`, MAPPO's default: `state` if
+    the environment has one, else `joint`. Policies always act on their own observation alone."""
 
 
 class ExplorationConfig(Section):

@@ -40,6 +40,7 @@ class EnvSpec:
                 agent.in_arrays,
                 observation_space=ordinary(agent.observation_space),
                 action_space=ordinary(agent.action_space),
+                state_space=agent.state_space and ordinary(agent.state_space),
             )
             for agent in self.agents
         )
@@ -115,6 +116,10 @@ class EnvSpec:
                 return (
                     f"{after.name} had actions {before.action_space}, and has {after.action_space}"
                 )
+            if before.state_space != after.state_space:
+                return (
+                    f"{after.name} had the state {before.state_space}, and has {after.state_space}"
+                )
             if before.masked != after.masked:
                 return f"{after.name} {'lacks' if before.masked else 'has'} an action mask now"
             if before.team != after.team:
@@ -187,7 +192,10 @@ def _agent(plain: Mapping[str, Any], spaces: Sequence[Space[Any]]) -> AgentSpec:
     return AgentSpec(**texts, **own, masked=bool(plain["masked"]))
 
 
-SPACES = ("observation_space", "action_space", "env_observation_space", "env_action_space")
+SPACES = (
+    *("observation_space", "action_space", "env_observation_space", "env_action_space"),
+    "state_space",
+)
 
 
 def digest(game: str, options: Mapping[str, Any]) -> str:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from remuda.envs.scripted import masks_of
 from remuda.envs.vector_env import VectorEnv
-from remuda.types import Array, Bools, Floats, Integers, TurnResult
+from remuda.types import Array, Bools, Floats, Integers, State, TurnResult
 
 Numbers = npt.NDArray[np.float64]
 
@@ -53,8 +54,27 @@ class Wrapped(VectorEnv):
         self.can_observe_together = game.can_observe_together
         self.may_return_at_once = game.may_return_at_once
         self.rewards_so_far = game.rewards_so_far
-        self.first_copy, self.checker = game.first_copy, game.checker
-        self.notes = game.notes
+        self.checker = game.checker
+
+    @property
+    def notes(self) -> MutableMapping[str, str]:  # type: ignore[override]
+        return self.game.notes
+
+    @property
+    def check(self) -> bool:  # type: ignore[override]
+        return self.game.check
+
+    @check.setter
+    def check(self, check: bool) -> None:
+        self.game.check = check
+
+    @property
+    def first_copy(self) -> int:  # type: ignore[override]
+        return self.game.first_copy
+
+    @first_copy.setter
+    def first_copy(self, number: int) -> None:
+        self.game.first_copy = number
 
     def warm_up(self) -> None:
         self.game.warm_up()
@@ -68,6 +88,9 @@ class Wrapped(VectorEnv):
     def observe(self, agent: int, out: Array) -> None:
         self.game.observe(agent, out)
 
+    def observe_state(self, agent: int, out: Array) -> None:
+        self.game.observe_state(agent, out)
+
     def mask(self, agent: int, out: Bools) -> None:
         self.game.mask(agent, out)
 
@@ -80,8 +103,20 @@ class Wrapped(VectorEnv):
     def render(self, env: int = 0) -> Array:
         return self.game.render(env)
 
+    def describe(self, agent: int, env: int = 0) -> str:
+        return self.game.describe(agent, env)
+
     def history(self, env: int = 0) -> list[int] | None:
         return self.game.history(env)
+
+    def state(self) -> State:
+        return self.game.state()
+
+    def restore(self, state: State) -> None:
+        self.game.restore(state)
+
+    def options(self) -> dict[str, Any]:
+        return self.game.options()
 
     def close(self) -> None:
         self.game.close()

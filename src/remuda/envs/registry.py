@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from remuda.envs.vector_env import VectorEnv
 
 TOGETHER = "env.observe_together"  # option key of `env.observe_together`
+CRITIC = "policy.value.input"  # option key of the inputs that centralised critics get
 RANDOM = "random"  # a scripted policy of every game: uniform over allowed actions
 
 
@@ -101,10 +102,14 @@ class Game:
                 "env.options.num_envs: the number of copies is not an option of a game; set "
                 "env.num_envs to train, and num_envs for exploit and psro"
             )
-        together = options.pop(TOGETHER, False)
+        together, critic = options.pop(TOGETHER, False), options.pop(CRITIC, "")
         env = self._make(num_envs, options)
         if together:
             self._let_observe_together(env)
+        if critic:
+            from remuda.envs.critic_inputs import CriticInputs
+
+            return CriticInputs(env, critic)
         return env
 
     def _let_observe_together(self, env: VectorEnv) -> None:

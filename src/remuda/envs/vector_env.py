@@ -119,6 +119,14 @@ class VectorEnv(ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} allows every action to agent {agent}")
 
+    def observe_state(self, agent: int, out: Array) -> None:
+        """Write what a centralised critic of `agent` observes: [num_envs, *state_shape].
+
+        Called right after `observe`, for agents whose specification has a `state_space`. Policies
+        never read it, so it may contain everything.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no state for agent {agent}")
+
     @abstractmethod
     def act(self, agent: int, actions: Integers) -> None:
         """Let `agent` act in every copy: `actions` is [num_envs, *action_shape].

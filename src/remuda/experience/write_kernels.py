@@ -108,8 +108,12 @@ def _close_segment(segments: Segments, slot: int) -> None:
 
 @njit(cache=True, _nrt=False)
 def _copy(source: Array, row: int, target: Array, slot: int, t: int) -> None:
-    """Copy `source[row]` to `target[slot, t]`, without slices, which would count references."""
-    for i in range(source.shape[1]):
+    """Copy the first numbers of `source[row]` to `target[slot, t]`.
+
+    A ring without a centralised critic has no columns for its inputs. Slices would count
+    references.
+    """
+    for i in range(target.shape[2]):
         target[slot, t, i] = source[row, i]
 
 

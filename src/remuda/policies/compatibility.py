@@ -19,8 +19,8 @@ def stream_shape(spec: PolicySpec) -> StreamShape:
     """Return the shapes of a policy's steps in the ring."""
     config, actions = spec.config, spec.actions
     return StreamShape(
-        spec.observation,
-        spec.dtype,
+        spec.stored,
+        spec.stored_dtype,
         config.n_frames,
         actions.size,
         actions.dtype,

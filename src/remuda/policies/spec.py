@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,15 @@ if TYPE_CHECKING:
     from remuda.publish.training_state import TrainingLayout
 
 
+class Critic(NamedTuple):
+    """What a centralised critic gets in addition to the policy's observation."""
+
+    kind: str  # `joint` or `state`
+    size: int
+    dtype: str  # of a stored row: an observation, then the critic's inputs
+    scale: tuple[tuple[int, float], ...]  # of the row
+
+
 @dataclass(frozen=True)
 class PolicySpec:
     """A policy's name, configuration, observations and actions."""
@@ -38,6 +47,7 @@ class PolicySpec:
     scale: Scale = 1.0  # multiplies observations, so that pixels are in [0, 1]
     parts: tuple[Part, ...] = ()  # parts of an observation in order; empty: a single array
     layout: str = ""  # `hwc` or `chw` if the environment declares its image axes
+    critic: Critic | None = None  # None: the value network gets the observation
 
     @property
     def observation_size(self) -> int:
@@ -46,6 +56,17 @@ class PolicySpec:
     @property
     def num_inputs(self) -> int:
         return self.config.n_frames * self.observation_size
+
+    @property
+    def stored(self) -> tuple[int, ...]:
+        """Return the shape in which experience stores an observation, with a critic's inputs."""
+        if self.critic is None:
+            return self.observation
+        return (self.observation_size + self.critic.size,)
+
+    @property
+    def stored_dtype(self) -> npt.DTypeLike:
+        return self.dtype if self.critic is None else self.critic.dtype
 
     @property
     def memory(self) -> int:
@@ -103,6 +124,7 @@ class PolicySpec:
             self.scale,
             self.parts,
             self.layout,
+            self.critic,
             repr(self.actions),
             self.masked,
         )

@@ -9,11 +9,14 @@ from typing import Any
 from pydantic import ValidationError
 
 from remuda.config import Config, PolicyConfig, explain
+from remuda.envs.critic_inputs import JOINT, STATE, critic_space, team_of
 from remuda.envs.observation_parts import parts_of
 from remuda.errors import ConfigError, ContractError
-from remuda.policies.spec import PolicySpec, kinds_of
+from remuda.policies.spec import Critic, PolicySpec, kinds_of
 from remuda.population.roster import Roster
 from remuda.types import AgentSpec
+
+OBSERVATION, STATE_OR_JOINT = "observation", "state_or_joint"  # values of `policy.value.input`
 
 
 def policy_specs(config: Config, agents: Sequence[AgentSpec]) -> tuple[PolicySpec, ...]:
@@ -26,7 +29,9 @@ def policy_specs(config: Config, agents: Sequence[AgentSpec]) -> tuple[PolicySpe
                 f"policies.{name}: {config.game} has no such policy; it has {', '.join(names)}"
             )
     if not config.population.dealt:
-        return tuple(_spec(config, agent.name, agent) for agent in agents)
+        return _alike_critics(
+            [_spec(config, agent.name, agents, i) for i, agent in enumerate(agents)]
+        )
     kinds = kinds_of(agents)
     specs = []
     for name in names:
@@ -38,15 +43,66 @@ def policy_specs(config: Config, agents: Sequence[AgentSpec]) -> tuple[PolicySpe
                     f"{agents[other].name}, which have different observations or actions; set its "
                     f"own seats, as in --population.seats.{name} [{agents[first].name}]"
                 )
-        specs.append(_spec(config, name, agents[first]))
+        spec = _spec(config, name, agents, first)
+        for other in others:
+            if _critic(spec.config, agents, other) != spec.critic:
+                raise ConfigError(
+                    f"the policy {name} may take the seats of {agents[first].name} and "
+                    f"{agents[other].name}, whose critics have different inputs (policy.value."
+                    f"input {spec.config.value.input}); give their teams equal sizes, or set its "
+                    f"own seats, as in --population.seats.{name} [{agents[first].name}]"
+                )
+        specs.append(spec)
+    return _alike_critics(specs)
+
+
+def scales_of(space: Any) -> tuple[tuple[int, float], ...]:
+    """Return (count, factor) for each group of numbers in a space: pixels become 0 to 1."""
+    return tuple((part.size, 1.0 / 255.0 if part.is_pixels else 1.0) for part in parts_of(space))
+
+
+def _critic(policy: PolicyConfig, agents: Sequence[AgentSpec], agent: int) -> Critic | None:
+    """Return what the critic of an agent's policy gets; raise ConfigError if there is no state."""
+    kind, state = policy.value.input, agents[agent].state_space
+    if kind == OBSERVATION or policy.entry.takes != "rollouts":
+        return None
+    if kind == STATE and state is None:
+        raise ConfigError(
+            f"policy.value.input is state, but the environment has no state for "
+            f"{agents[agent].name}; use joint, or let the environment declare one: state_space and "
+            "state() of a parallel PettingZoo environment, or AgentSpec.state_space and "
+            "observe_state of a VectorEnv"
+        )
+    if kind == STATE_OR_JOINT:
+        kind = JOINT if state is None else STATE
+    runs = list(scales_of(agents[agent].observation_space))
+    if kind == STATE:
+        runs += scales_of(state)
+    else:
+        for other in team_of(agents, agent):
+            runs += [*scales_of(agents[other].observation_space), (1, 1.0)]
+    size, dtype = critic_space(agents, agent, kind)
+    return Critic(kind, size, str(dtype), tuple(runs))
+
+
+def _alike_critics(specs: Sequence[PolicySpec]) -> tuple[PolicySpec, ...]:
+    """Raise ConfigError if some critics get the joint observation and others the state."""
+    kinds = {spec.critic.kind: spec.name for spec in specs if spec.critic is not None}
+    if len(kinds) > 1:
+        raise ConfigError(
+            f"policy.value.input: the critic of {kinds[JOINT]} gets the joint observation, and "
+            f"that of {kinds[STATE]} the state; use the same for all centralised critics of a run"
+        )
     return tuple(specs)
 
 
-def _spec(config: Config, name: str, agent: AgentSpec) -> PolicySpec:
+def _spec(config: Config, name: str, agents: Sequence[AgentSpec], seat: int) -> PolicySpec:
     from gymnasium.spaces import Box
 
     from remuda.policies.actions import actions_of
+    from remuda.policies.networks.layers import simplified
 
+    agent = agents[seat]
     observation_space, action_space = agent.observation_space, agent.action_space
     if not isinstance(observation_space, Box):
         raise ContractError(f"{agent.name} observes {observation_space}; policies need a Box")
@@ -61,9 +117,6 @@ def _spec(config: Config, name: str, agent: AgentSpec) -> PolicySpec:
             "the actions that batch.allowed_t forbids in its loss, and set masks = True in its "
             "class; or use --policy.algorithm dqn"
         )
-    parts = parts_of(observation_space)
-    scales = [1.0 / 255.0 if part.is_pixels else 1.0 for part in parts]
-    runs = tuple((part.size, scale) for part, scale in zip(parts, scales, strict=True))
     spec = PolicySpec(
         name=name,
         config=policy,
@@ -71,9 +124,10 @@ def _spec(config: Config, name: str, agent: AgentSpec) -> PolicySpec:
         dtype=observation_space.dtype,
         actions=actions,
         masked=agent.masked,
-        scale=scales[0] if len(set(scales)) == 1 else runs,
-        parts=parts,
+        scale=simplified(scales_of(observation_space)),
+        parts=parts_of(observation_space),
         layout=agent.layout,
+        critic=_critic(policy, agents, seat),
     )
     try:
         resolved = policy.with_network(spec.memory > 0) if policy.waits_for_network else policy

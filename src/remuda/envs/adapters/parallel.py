@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -265,8 +266,20 @@ class ParallelCopies(Copies):
         self._chosen: list[Any] = [None] * self.num_agents
         # By copy: agents whose episode has ended, but that have not left `agents`.
         self._lingering: list[set[int]] = [set() for _ in range(num_envs)]
+        space = getattr(self.copies[0], "state_space", None)
+        self._states: Array | None = None  # [num_envs, *state_shape], once read in a turn
+        if isinstance(space, spaces.Box):
+            self.agents = tuple(replace(agent, state_space=space) for agent in self.agents)
+
+    def observe_state(self, agent: int, out: Array) -> None:  # noqa: ARG002 - all share it
+        if self._states is None:
+            self._states = np.zeros(out.shape, out.dtype)
+            for e, copy in enumerate(self.copies):
+                self._states[e] = np.reshape(copy.state(), out.shape[1:])
+        out[...] = self._states
 
     def _restart(self, e: int, seed: int) -> None:
+        self._states = None
         observations, infos = result = self._reset_copy(e, seed)
         if self.check:
             refuse_lists(self.copies[e], "reset", result, RESET)
@@ -281,7 +294,7 @@ class ParallelCopies(Copies):
         self._chosen[agent] = self._actions[agent].unpack(actions)
 
     def end_turn(self) -> TurnResult:
-        names, chosen = self._names, self._chosen
+        names, chosen, self._states = self._names, self._chosen, None
         for e, acts in enumerate(self.active.tolist()):
             actions = {names[i]: chosen[i][e] for i, is_active in enumerate(acts) if is_active}
             if actions:

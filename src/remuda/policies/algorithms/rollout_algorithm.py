@@ -31,7 +31,7 @@ from remuda.policies.algorithms.kernels.ppo import Fused, Workspace
 from remuda.policies.algorithms.own_losses import checked
 from remuda.policies.algorithms.samples import Rows, Sequences, alike
 from remuda.policies.networks.actor_critic import ActorCritic, count_observations
-from remuda.policies.networks.encoders import encoder_for
+from remuda.policies.networks.encoders import critic_input, encoder_for, value_encoder_for
 from remuda.policies.networks.value_normalisation import ValueNormalisation
 from remuda.policies.spec import PolicySpec
 from remuda.policies.stack import ParameterStack, Side
@@ -129,6 +129,9 @@ class RolloutAlgorithm(Algorithm):
             encoder_for(spec),
             spec.scale,
             ppo.normalise_values,
+            bool(spec.config.shares_network),
+            critic_input(spec),
+            value_encoder_for(spec),
         )
 
     @classmethod

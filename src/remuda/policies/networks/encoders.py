@@ -8,12 +8,16 @@ import torch
 from torch import Tensor
 
 from remuda.errors import ConfigError, ContractError
+from remuda.policies.networks.actor_critic import CriticInput
 from remuda.policies.networks.encoder import Encoder, Weights
 from remuda.policies.networks.images import Image
 from remuda.policies.networks.kernels.convolution import as_groups, by_torch, convolve
 from remuda.policies.networks.kernels.gemm import suits
+from remuda.policies.networks.layers import simplified
 from remuda.policies.networks.lifted import lifted
 from remuda.policies.spec import PolicySpec
+
+VALUE_MODULE = "policy.network.value_module"
 
 
 class Convolutions(Encoder):
@@ -137,6 +141,29 @@ def encoder_for(spec: PolicySpec) -> Encoder | None:
     if len(pictures) == 1 and pictures[0].end - pictures[0].start == size:
         return Convolutions(layers, activation, pictures[0])
     return PictureEncoder(layers, activation, pictures, size, spec.config.n_frames)
+
+
+def critic_input(spec: PolicySpec) -> CriticInput | None:
+    """Return the input of a centralised critic; None if the value network gets the observation."""
+    if spec.critic is None:
+        return None
+    size, frames = spec.observation_size, spec.config.n_frames
+    return CriticInput(size, spec.critic.size, frames, simplified(spec.critic.scale))
+
+
+def value_encoder_for(spec: PolicySpec) -> Encoder | None:
+    """Return the value network's own module, which gets a whole row; None if it has none."""
+    network, critic = spec.config.network, critic_input(spec)
+    if not network.value_module:
+        return None
+    shape = (spec.num_inputs if critic is None else critic.num_inputs,)
+    found = copy.deepcopy(lifted(network.value_module, network.value_options, shape, VALUE_MODULE))
+    if found.memory:
+        raise ConfigError(
+            f"{VALUE_MODULE} {network.value_module} has a state_size; a value network has no "
+            "recurrent state, so use a module without one"
+        )
+    return found
 
 
 def _check_recurrent(spec: PolicySpec) -> None:

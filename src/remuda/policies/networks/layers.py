@@ -34,6 +34,12 @@ def _factors(scale: tuple[tuple[int, float], ...], size: int, device: torch.devi
         return once.repeat(size // len(once)).to(device)
 
 
+def simplified(scale: tuple[tuple[int, float], ...]) -> Scale:
+    """Return one factor if all are equal."""
+    factors = {factor for _, factor in scale}
+    return factors.pop() if len(factors) == 1 else scale
+
+
 def linear_shapes(
     name: str, inputs: int, outputs: int, noisy: bool = False
 ) -> dict[str, tuple[int, ...]]:

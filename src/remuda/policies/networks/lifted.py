@@ -54,14 +54,19 @@ class _Turns:
         return _Turns, ()
 
 
-def lifted(path: str, options: Mapping[str, Any], shape: tuple[int, ...]) -> LiftedModule:
+def lifted(
+    path: str,
+    options: Mapping[str, Any],
+    shape: tuple[int, ...],
+    key: str = "policy.network.module",  # the setting, for messages
+) -> LiftedModule:
     """Return a user's module, loaded and tested once; all callers share it, so copy it first."""
-    return _tried(path, json.dumps(options, sort_keys=True), shape)
+    return _tried(path, json.dumps(options, sort_keys=True), shape, key)
 
 
 @cache
-def _tried(path: str, options: str, shape: tuple[int, ...]) -> LiftedModule:
-    return LiftedModule(path, json.loads(options), shape)
+def _tried(path: str, options: str, shape: tuple[int, ...], key: str) -> LiftedModule:
+    return LiftedModule(path, json.loads(options), shape, key)
 
 
 class LiftedModule(Encoder):
@@ -76,14 +81,20 @@ class LiftedModule(Encoder):
     3. An error in user code, when a module is created or tested, reports its file and line.
     """
 
-    def __init__(self, path: str, options: Mapping[str, Any], shape: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        path: str,
+        options: Mapping[str, Any],
+        shape: tuple[int, ...],
+        key: str = "policy.network.module",
+    ) -> None:
         """Create the pattern with the class or function at `path` (`module:Name`).
 
         The call gets the observation shape, if there is a required positional parameter, and the
         options as keywords. Stacked frames come first in the shape. Raises ConfigError if the
         module cannot be created, and ContractError if it does not return features.
         """
-        self._key = f"policy.network.module {path}"
+        self._key = f"{key} {path}"
         self._path, self._options, self._shape = path, dict(options), shape
         self._factory = load(path, self._key)
         if isinstance(self._factory, nn.Module):

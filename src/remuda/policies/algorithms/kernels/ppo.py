@@ -54,14 +54,16 @@ class Workspace:
             [network.shapes[f"{name}.weight"][1] for name in names] for names in network.towers
         ]
         outputs = network.actions.num_logits + 1
-        numbers = network.num_inputs + 2 * sum(map(sum, widths)) + outputs
+        # inputs of the policy and, if it gets others, of the value network
+        inputs = [network.num_inputs] if network.critic is None else list(network.input_sizes)
+        numbers = sum(inputs) + 2 * sum(map(sum, widths)) + outputs
         # maximum rows in a piece
         self.rows = min(max(PIECE // (4 * numbers), LEAST_ROWS), MOST_ROWS)
 
         def rows_of(width: int) -> Tensor:
             return torch.empty(self.rows * width, dtype=torch.float32)
 
-        self.inputs, self.outputs = rows_of(network.num_inputs), rows_of(outputs)
+        self.inputs, self.outputs = [rows_of(each) for each in inputs], rows_of(outputs)
         self.hidden = [[rows_of(width) for width in tower] for tower in widths]
         self.errors = [[rows_of(width) for width in tower] for tower in widths]
 
@@ -87,7 +89,7 @@ class _Layer:
 class _Piece:
     """The arrays of a piece of some policies."""
 
-    inputs: Tensor
+    inputs: list[Tensor]  # of the policy and, with a centralised critic, of the value network
     towers: list[list[_Layer]]
     outputs: Tensor  # logits, then the value; then their errors
 
@@ -132,6 +134,8 @@ class Fused:
             and type(network) is ActorCritic
             and Objective.suits(network.actions)
             and network.encoder is None
+            and network.value_encoder is None
+            and (network.critic is None or network.critic.is_plain)
             and isinstance(network.input_scale, float)
             and not config.recurrent
         )
@@ -157,7 +161,8 @@ class Fused:
                 add_products(errors, tower[-1].outputs, head.gradient[here])
                 head.bias_gradient[here] += errors.sum(1)
                 multiply(errors, head.transposed[here], None, tower[-1].errors)
-                self._backward(tower, piece.inputs, [each[here] for each in transposed[number]])
+                inputs = piece.inputs[min(number, len(piece.inputs) - 1)]
+                self._backward(tower, inputs, [each[here] for each in transposed[number]])
         self._store(heads)
         if self._network.actions.num_scales:
             self._gradients["log_scale"][:, 0].copy_(torch.from_numpy(objective.by_scales))
@@ -205,11 +210,14 @@ class Fused:
         else:
             scale = np.full((end - first, 1), network.input_scale, np.float32)
             mean = scale[:, :0]
-        rows, inputs = observations.numpy(), piece.inputs.numpy()
-        for here, there in _neighbours(cut.picked.members):
-            gather(rows[there], cut.picked.rows[here], mean[here], scale[here], inputs[here])
-        for head, tower in zip(heads, piece.towers, strict=True):
-            x = piece.inputs
+        rows = observations.numpy()
+        for inputs in piece.inputs:
+            for here, there in _neighbours(cut.picked.members):
+                # The policy's inputs are the first columns.
+                picked, out = cut.picked.rows[here], inputs.numpy()[here]
+                gather(rows[there], picked, mean[here], scale[here], out)
+        for number, (head, tower) in enumerate(zip(heads, piece.towers, strict=True)):
+            x = piece.inputs[min(number, len(piece.inputs) - 1)]
             for layer in tower:
                 multiply(x, layer.weight, layer.bias, layer.outputs)
                 activate_in_place(layer.outputs.numpy().reshape(-1), self._kind)
@@ -234,7 +242,7 @@ class Fused:
         if piece is None:
             workspace, size = self._workspace, (end - first, rows)
             piece = self._pieces[first, end, rows] = _Piece(
-                workspace.piece_of(workspace.inputs, *size),
+                [workspace.piece_of(inputs, *size) for inputs in workspace.inputs],
                 [self._layers(i, first, end, rows) for i in range(len(self._network.towers))],
                 workspace.piece_of(workspace.outputs, *size),
             )

@@ -1,0 +1,163 @@
+"""Inputs of centralised critics, stored behind each agent's own observation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+
+from remuda.envs.recorded import Wrapped
+from remuda.envs.vector_env import VectorEnv
+from remuda.errors import ContractError
+from remuda.types import AgentSpec, Array, Bools, Integers, TurnResult
+
+JOINT, STATE = "joint", "state"
+
+
+class CriticBox(spaces.Box):
+    """A flat `Box`: an agent's own observation, then the inputs of its critic."""
+
+    def __init__(self, own: spaces.Box, size: int, dtype: npt.DTypeLike) -> None:
+        kind = np.dtype(dtype)
+        low, high = -np.inf, np.inf
+        if kind.kind != "f":
+            low, high = np.iinfo(kind).min, np.iinfo(kind).max
+        super().__init__(low, high, (int(np.prod(own.shape)) + size,), dtype)  # type: ignore[arg-type]
+        self.own = own
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CriticBox) and other.own == self.own and super().__eq__(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def own_space(space: spaces.Space[Any]) -> spaces.Space[Any]:
+    """Return the space of an agent's own observation."""
+    return space.own if isinstance(space, CriticBox) else space
+
+
+def without_critics(env: VectorEnv) -> VectorEnv:
+    """Return the environment without the inputs of centralised critics."""
+    return env.game if isinstance(env, CriticInputs) else env
+
+
+def team_of(agents: Sequence[AgentSpec], agent: int) -> list[int]:
+    """Return the other agents of a joint observation, in order, beginning after `agent`.
+
+    They are the agent's team; an agent without a team has all agents beside it.
+    """
+    around = [*range(agent + 1, len(agents)), *range(agent)]
+    team = agents[agent].team
+    return [other for other in around if not team or agents[other].team == team]
+
+
+def critic_space(agents: Sequence[AgentSpec], agent: int, kind: str) -> tuple[int, np.dtype[Any]]:
+    """Return the size of a critic's inputs beyond the observation, and the dtype of both.
+
+    `kind` is `joint` or `state`. Each agent of a joint observation adds a flag: it is active.
+    """
+    own = agents[agent].observation_space
+    if kind == STATE:
+        added = [agents[agent].state_space]
+        size = sum(int(np.prod(space.shape)) for space in added if space is not None)
+    else:
+        added = [agents[other].observation_space for other in team_of(agents, agent)]
+        size = sum(int(np.prod(space.shape)) + 1 for space in added)  # type: ignore[union-attr]
+    return size, np.result_type(own.dtype, *(space.dtype for space in added if space is not None))
+
+
+class CriticInputs(Wrapped):
+    """An environment whose observations end with the inputs of centralised critics.
+
+    1. An agent's own observation comes first, so a policy acts on the first columns alone.
+    2. `joint` adds the newest observations of the other agents of its team: those of this turn, or
+       of their last turn if they observe later. Behind each is 1 if the agent is active. If it is
+       not, both are 0. At the end of a truncated episode, agents count as active.
+    3. `state` adds what `VectorEnv.observe_state` writes.
+    """
+
+    def __init__(self, game: VectorEnv, kind: str) -> None:
+        super().__init__(game)
+        self._kind, inner = kind, game.agents
+        self._spaces = [agent.observation_space for agent in inner]
+        self._sizes = [int(np.prod(space.shape)) for space in self._spaces]  # type: ignore[arg-type]
+        self.agents = tuple(
+            replace(spec, observation_space=CriticBox(space, *critic_space(inner, agent, kind)))  # type: ignore[arg-type]
+            for agent, (spec, space) in enumerate(zip(inner, self._spaces, strict=True))
+        )
+        at = self.num_envs
+        self._newest: list[Array] = [np.zeros((at, *s.shape), s.dtype) for s in self._spaces]  # type: ignore[misc]
+        # whether each agent was active when it observed
+        self._flags: Bools = np.zeros((len(inner), at), np.bool_)
+        self._cut: Bools = np.zeros((at, len(inner)), np.bool_)  # truncated in this turn
+        self._states = [agent.state_space for agent in inner]
+        self._state: list[Array] = [
+            np.zeros((at, *space.shape), space.dtype) if space is not None else np.zeros((at, 0))  # type: ignore[misc]
+            for space in self._states
+        ]
+        self._team = [team_of(inner, agent) for agent in range(len(inner))]
+        self._fresh: set[int] = set()  # agents whose observations are up to date
+
+    def reset(self, seeds: Integers, mask: Bools) -> None:
+        self._fresh.clear()
+        for newest in self._newest:
+            newest[mask] = 0
+        self._flags[:, mask] = self._cut[mask] = False
+        self.game.reset(seeds, mask)
+
+    def begin_turn(self) -> None:
+        self._fresh.clear()
+        self._cut[:] = False
+        self.game.begin_turn()
+
+    def act(self, agent: int, actions: Array) -> None:
+        self._fresh.clear()
+        self.game.act(agent, actions)
+
+    def end_turn(self) -> TurnResult:
+        self._fresh.clear()
+        result = self.game.end_turn()
+        self._cut[:] = result.truncated
+        return result
+
+    def observe(self, agent: int, out: Array) -> None:
+        size = self._sizes[agent]
+        if self._kind == STATE:
+            newest, state = self._newest[agent], self._state[agent]
+            self.game.observe(agent, newest)
+            self.game.observe_state(agent, state)
+            self._check(agent, state)
+            out[:, :size] = newest.reshape(len(newest), -1)
+            out[:, size:] = state.reshape(len(state), -1)
+            return
+        if agent not in self._fresh:
+            self._observe_together(agent)
+        out[:, :size] = self._newest[agent].reshape(self.num_envs, -1)
+        for other in self._team[agent]:
+            end = size + self._sizes[other]
+            out[:, size : end + 1] = 0
+            there = self._flags[other]
+            out[there, size:end] = self._newest[other].reshape(self.num_envs, -1)[there]
+            out[there, end] = 1
+            size = end + 1
+
+    def _observe_together(self, agent: int) -> None:
+        """Read the observations of all agents of this agent's group."""
+        group = next(group for group in self.game.turn_groups if agent in group)
+        for other in group:
+            self.game.observe(other, self._newest[other])
+            self._flags[other] = self.active[:, other] | self._cut[:, other]
+        self._fresh.update(group)
+
+    def _check(self, agent: int, state: Array) -> None:
+        if self.game.check and state.dtype.kind == "f" and not np.isfinite(state).all():
+            copy = int(np.flatnonzero(~np.isfinite(state.reshape(len(state), -1)).all(1))[0])
+            raise ContractError(
+                f"the game breaks its contract: the state of {self.agents[agent].name} in copy "
+                f"{self.first_copy + copy} contains NaN or infinity, which its critic would learn "
+                "from; mend `state` of the environment"
+            )
