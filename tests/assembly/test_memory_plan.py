@@ -453,7 +453,7 @@ def resident(pid, files):
 @pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="needs Linux")
-@pytest.mark.parametrize("algorithm", ["iqn", "dqn", "ppo", "sac"])
+@pytest.mark.parametrize("algorithm", ["iqn", "dqn", "ppo", "mappo", "sac"])
 def test_the_plan_is_near_to_what_a_run_takes(algorithm, tmp_path, monkeypatch):
     """All processes together, at their most, whether something is compiled meanwhile or not."""
     copies, agents = (32, 16) if algorithm == "ppo" else (4, 24)

@@ -108,7 +108,7 @@ def over_nodes(directory, tree, *, resume=False, **more):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("placement", [SCATTERED, APART], ids=["scattered", "apart"])
-@pytest.mark.parametrize("algorithm", ["ppo", "dqn", "iqn", "sac"])
+@pytest.mark.parametrize("algorithm", ["ppo", "mappo", "dqn", "iqn", "sac"])
 def test_lockstep_over_two_nodes_equals_sequential(algorithm, placement, tmp_path, nodes):
     nodes(placement)
     tree = overlay(FIXED, {"policy": {"algorithm": algorithm}})

@@ -73,7 +73,7 @@ def test_policies_are_compared_by_what_holds_for_each():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", ["ppo", "dqn", "iqn", "sac"])
+@pytest.mark.parametrize("algorithm", ["ppo", "mappo", "dqn", "iqn", "sac"])
 def test_a_learning_rate_that_was_changed_is_learned_at(algorithm, tmp_path):
     directory = tmp_path / "run"
     before, _ = run(directory, **tree_of(algorithm, run={"turns": 300}))
@@ -152,7 +152,7 @@ VALUES = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", ["ppo", "dqn", "iqn", "sac"])
+@pytest.mark.parametrize("algorithm", ["ppo", "mappo", "dqn", "iqn", "sac"])
 def test_all_that_may_change_can_be_gone_on_with(algorithm, tmp_path):
     assert set(VALUES) == set(OF_POLICY)
     policy = {}

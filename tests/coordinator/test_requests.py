@@ -217,7 +217,7 @@ class Looking(Asking):
 @pytest.mark.slow
 @pytest.mark.parametrize("schedule", ["sequential", "lockstep", "async"])
 @pytest.mark.parametrize("mode", ["double_buffer", "snapshot"])
-@pytest.mark.parametrize("algorithm", ["iqn", "dqn", "ppo", "sac"])
+@pytest.mark.parametrize("algorithm", ["iqn", "dqn", "ppo", "mappo", "sac"])
 def test_the_weights_that_a_run_plays_with_are_shown(tmp_path, schedule, mode, algorithm):
     directory = tmp_path / "run"
     looking = Looking()

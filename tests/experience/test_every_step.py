@@ -95,7 +95,7 @@ def test_a_resume_that_cannot_bring_its_copies_along_loses_no_step(algorithm, tm
 @pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.parametrize("seats", ["fixed", "dealt"])
-@pytest.mark.parametrize("algorithm", ["ppo", "iqn", "dqn", "sac"])
+@pytest.mark.parametrize("algorithm", ["ppo", "mappo", "iqn", "dqn", "sac"])
 def test_whoever_goes_on_where_every_step_is_accounted_for(algorithm, seats, tmp_path):
     tree = kind(algorithm, seats)
     go_on(tmp_path, tree, 411, resume=False, schedule="sequential")

@@ -43,7 +43,7 @@ def train(assembly, actor, learner, updates):
 
 
 @pytest.mark.parametrize("after", [0, 2])
-@pytest.mark.parametrize("algorithm", ["ppo", "iqn", "dqn", "sac"])
+@pytest.mark.parametrize("algorithm", ["ppo", "mappo", "iqn", "dqn", "sac"])
 def test_a_successor_goes_back_to_the_last_publication_not_to_the_checkpoint(algorithm, after):
     """The checkpoint is taken some updates after a publication."""
     assembly, actor, learner = make(algorithm)

@@ -57,7 +57,7 @@ OF_KIND = {
 }
 
 
-@pytest.mark.parametrize("algorithm", ["ppo", "dqn", "iqn", "sac"])
+@pytest.mark.parametrize("algorithm", ["ppo", "mappo", "dqn", "iqn", "sac"])
 def test_every_algorithm_tells_its_own_columns_and_no_others(algorithm):
     assembly, board, actor, learner = make(algorithm)
     train(assembly, actor, learner, 6)

@@ -58,11 +58,15 @@ def act(algorithm, policy, observations, random, masks=None):
     return chosen, log_probs
 
 
-def play(algorithm, reward, random, segments=32, masks=None):
-    """A rollout of bandits: what is seen is uniform, a reward depends on it and on the action."""
+def play(algorithm, reward, random, segments=32, masks=None, added=0):
+    """A rollout of bandits: what is seen is uniform, a reward depends on it and on the action.
+
+    A critic sees `added` more numbers.
+    """
     kind = algorithm.network.actions
     count = len(algorithm.configs)
-    shape = StreamShape((2,), np.float32, 1, kind.size, kind.dtype, 0 if masks is None else 3)
+    mask_size = 0 if masks is None else 3
+    shape = StreamShape((2 + added,), np.float32, 1, kind.size, kind.dtype, mask_size)
     config = algorithm.configs[0].experience.model_copy(update={"segment_length": LENGTH})
     experience = Experience(shape, config, (segments,), Wakeup(), (Wakeup(),), segments * LENGTH)
     rollout = Rollout.empty(experience, count)
@@ -73,7 +77,9 @@ def play(algorithm, reward, random, segments=32, masks=None):
         seen = random.random((rows, 2), np.float32)
         allowed = None if masks is None else np.tile(masks, (rows, 1))
         chosen, log_probs = act(algorithm, k, seen, random, allowed)
-        rollout.observations[k, :rows], rollout.actions[k, :rows] = seen, chosen
+        more = random.random((rows, added), np.float32)
+        rollout.observations[k, :rows] = np.concatenate((seen, more), 1)
+        rollout.actions[k, :rows] = chosen
         rollout.log_probs[k, :rows] = log_probs
         rollout.rewards[k, :rows] = reward(seen, chosen)
         rollout.streams[k, :rows] = np.arange(rows) // (LENGTH + 1)

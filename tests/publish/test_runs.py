@@ -58,7 +58,7 @@ def dies_while_publishing(assembly, policy):
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("algorithm", ["ppo", "iqn", "dqn", "sac"])
+@pytest.mark.parametrize("algorithm", ["ppo", "mappo", "iqn", "dqn", "sac"])
 def test_a_checkpoint_holds_a_policy_that_is_just_publishing(algorithm, mode):
     assembly = make(algorithm, agent_0={"publish": {"mode": mode}})
     before = assembly.snapshots()
@@ -70,7 +70,7 @@ def test_a_checkpoint_holds_a_policy_that_is_just_publishing(algorithm, mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("algorithm", ["ppo", "iqn", "dqn", "sac"])
+@pytest.mark.parametrize("algorithm", ["ppo", "mappo", "iqn", "dqn", "sac"])
 def test_a_learner_that_died_while_publishing_has_a_successor(algorithm, mode):
     assembly = make(algorithm, agent_0={"publish": {"mode": mode}})
     for _ in range(3):

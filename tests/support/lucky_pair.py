@@ -22,27 +22,41 @@ class LuckyPair(TurnArrays):
         space = Box(-1.0, 1.0, (2,), np.float32)
         state = Box(-1.0, 1.0, (3,), np.float32) if has_state else None
         self._make_arrays(
-            num_envs, [AgentSpec(f"agent_{i}", space, Discrete(2), state_space=state) for i in (0, 1)]
+            num_envs,
+            [AgentSpec(f"agent_{i}", space, Discrete(2), state_space=state) for i in (0, 1)],
         )
         self.turn_groups, self._luck = ((0, 1),), luck
         self._signs = np.ones((num_envs, 2), np.float32)
         self._step = np.zeros(num_envs, np.int64)
         self._matches = np.zeros(num_envs)
         self._right = np.zeros((num_envs, 2), np.bool_)
-        self._rngs = [np.random.default_rng(0)] * num_envs
+        self._seeds = np.zeros(num_envs, np.uint64)
         self._result = TurnResult(
             self._rewards, self._terminated, self._truncated, {"matches": self._matches}
         )
 
-    def _draw(self, copy):
-        self._signs[copy] = self._rngs[copy].choice([-1.0, 1.0], 2)
+    def _draw(self, mask):
+        """Draw two signs from the seed and the step (the finaliser of splitmix64)."""
+        for agent in (0, 1):
+            x = self._seeds * np.uint64(4) + np.uint64(agent) + 2 * self._step.astype(np.uint64)
+            x = (x + np.uint64(0x9E3779B97F4A7C15)) * np.uint64(0xBF58476D1CE4E5B9)
+            x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            bits = (x >> np.uint64(40)) & np.uint64(1)
+            self._signs[mask, agent] = np.where(bits == 1, 1.0, -1.0)[mask]
 
     def reset(self, seeds, mask):
-        for copy in np.flatnonzero(mask).tolist():
-            self._rngs[copy] = np.random.default_rng(int(seeds[copy]))
-            self._step[copy] = self._matches[copy] = 0
-            self.active[copy] = True
-            self._draw(copy)
+        self._seeds[mask] = seeds[mask].astype(np.uint64)
+        self._step[mask] = self._matches[mask] = 0
+        self.active[mask] = True
+        self._draw(mask)
+
+    def state(self):
+        names = ("_signs", "_step", "_matches", "_seeds", "active")
+        return {name: getattr(self, name).copy() for name in names}
+
+    def restore(self, state):
+        for name, array in state.items():
+            getattr(self, name)[...] = array
 
     def observe(self, agent, out):
         out[:, 0], out[:, 1] = self._signs[:, agent], self._step
@@ -63,6 +77,5 @@ class LuckyPair(TurnArrays):
         over = playing & (self._step == STEPS)
         self._terminated[:] = over[:, None]
         self.active[over] = False
-        for copy in np.flatnonzero(playing & ~over).tolist():
-            self._draw(copy)
+        self._draw(playing & ~over)
         return self._result

@@ -62,7 +62,8 @@ class StreamArrays:
     def own_observations(self, agent: int) -> Array:
         """Return an agent's observations, without the inputs of its critic: [num_envs, *shape]."""
         rows = self.observations[self.position_of[agent]]
-        return rows.reshape(len(rows), -1)[:, : self.own_size].reshape(-1, *self._own_shape)
+        own: Array = rows.reshape(len(rows), -1)[:, : self.own_size]
+        return own.reshape(-1, *self._own_shape)
 
     def streams_of(self, agent: int) -> slice:
         begin = self.position_of[agent] * self.num_envs

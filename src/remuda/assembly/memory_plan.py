@@ -272,7 +272,7 @@ class _Plan:
         rows = policy.ppo.largest_part(steps)
         if spec.memory:  # at least one whole segment
             rows = max(rows, length)
-        minibatch = rows * FLOAT * (2 * spec.num_inputs + 6 * sum(policy.network.hidden))
+        minibatch = rows * FLOAT * (2 * spec.row_inputs + 6 * sum(policy.network.hidden))
         keys = ["env.num_envs", "policy.ppo.rollout_length"]
         if streams < policy.rollout_length:
             keys.reverse()

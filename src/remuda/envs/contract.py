@@ -241,6 +241,28 @@ class VectorEnvContract:
                     f"13. the episode metric {name!r} is finite where an episode has ended",
                 )
 
+    def test_states_of_critics_are_observed(self) -> None:
+        """15. `observe_state` writes all of `out` with finite numbers, and changes nothing."""
+        env = self.make(3)
+        env.reset(seeds_of(3, 18), every(3))
+        env.begin_turn()
+        for agent, spec in enumerate(env.agents):
+            space = spec.state_space
+            if space is None:
+                continue
+            env.observe(agent, room_for(env, agent))
+            looks = []
+            for poison in POISONS:
+                state = np.empty((3, *(space.shape or ())), space.dtype)
+                state.view(np.uint8)[...] = poison
+                env.observe_state(agent, state)
+                looks.append(state)
+            require(
+                all(np.array_equal(look, looks[0]) for look in looks),
+                "15. `observe_state` writes all of `out`, and changes nothing",
+            )
+            require(np.isfinite(looks[0]).all(), "15. the state of critics is finite")
+
     def test_rewards_so_far_are_those_of_the_turn(self) -> None:
         """14. `rewards_so_far` is 0 as a turn starts, and equals the turn's rewards as it ends."""
         env, fresh = self.make(3), self.make(3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,7 +14,8 @@ from gymnasium import spaces
 from remuda.envs.recorded import Wrapped
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ContractError
-from remuda.types import AgentSpec, Array, Bools, Integers, TurnResult
+from remuda.system.checkpoint.fitting import branch, fitting
+from remuda.types import AgentSpec, Array, Bools, Integers, State, TurnResult
 
 JOINT, STATE = "joint", "state"
 
@@ -26,7 +28,7 @@ class CriticBox(spaces.Box):
         low, high = -np.inf, np.inf
         if kind.kind != "f":
             low, high = np.iinfo(kind).min, np.iinfo(kind).max
-        super().__init__(low, high, (int(np.prod(own.shape)) + size,), dtype)  # type: ignore[arg-type]
+        super().__init__(low, high, (size_of(own) + size,), dtype)  # type: ignore[arg-type]
         self.own = own
 
     def __eq__(self, other: object) -> bool:
@@ -38,6 +40,11 @@ class CriticBox(spaces.Box):
 def own_space(space: spaces.Space[Any]) -> spaces.Space[Any]:
     """Return the space of an agent's own observation."""
     return space.own if isinstance(space, CriticBox) else space
+
+
+def size_of(space: spaces.Space[Any] | None) -> int:
+    """Return how many numbers an array of a space has; 0 without a space."""
+    return 0 if space is None else math.prod(space.shape or ())
 
 
 def without_critics(env: VectorEnv) -> VectorEnv:
@@ -63,10 +70,10 @@ def critic_space(agents: Sequence[AgentSpec], agent: int, kind: str) -> tuple[in
     own = agents[agent].observation_space
     if kind == STATE:
         added = [agents[agent].state_space]
-        size = sum(int(np.prod(space.shape)) for space in added if space is not None)
+        size = size_of(added[0])
     else:
         added = [agents[other].observation_space for other in team_of(agents, agent)]
-        size = sum(int(np.prod(space.shape)) + 1 for space in added)  # type: ignore[union-attr]
+        size = sum(size_of(space) + 1 for space in added)
     return size, np.result_type(own.dtype, *(space.dtype for space in added if space is not None))
 
 
@@ -84,7 +91,7 @@ class CriticInputs(Wrapped):
         super().__init__(game)
         self._kind, inner = kind, game.agents
         self._spaces = [agent.observation_space for agent in inner]
-        self._sizes = [int(np.prod(space.shape)) for space in self._spaces]  # type: ignore[arg-type]
+        self._sizes = [size_of(space) for space in self._spaces]
         self.agents = tuple(
             replace(spec, observation_space=CriticBox(space, *critic_space(inner, agent, kind)))  # type: ignore[arg-type]
             for agent, (spec, space) in enumerate(zip(inner, self._spaces, strict=True))
@@ -144,6 +151,19 @@ class CriticInputs(Wrapped):
             out[there, size:end] = self._newest[other].reshape(self.num_envs, -1)[there]
             out[there, end] = 1
             size = end + 1
+
+    def state(self) -> State:
+        """Return the game's state, and the observations that agents of other groups still see."""
+        newest = {str(agent): newest.copy() for agent, newest in enumerate(self._newest)}
+        return {"game": self.game.state(), "newest": newest, "flags": self._flags.copy()}
+
+    def restore(self, state: State) -> None:
+        newest = branch(state, "newest")
+        for agent, array in enumerate(self._newest):
+            array[...] = fitting(newest, str(agent), array)
+        self._flags[...] = fitting(state, "flags", self._flags)
+        self._fresh.clear()
+        self.game.restore(branch(state, "game"))
 
     def _observe_together(self, agent: int) -> None:
         """Read the observations of all agents of this agent's group."""

@@ -61,7 +61,7 @@ class Wrapped(VectorEnv):
         return self.game.notes
 
     @property
-    def check(self) -> bool:  # type: ignore[override]
+    def check(self) -> bool:
         return self.game.check
 
     @check.setter
@@ -69,7 +69,7 @@ class Wrapped(VectorEnv):
         self.game.check = check
 
     @property
-    def first_copy(self) -> int:  # type: ignore[override]
+    def first_copy(self) -> int:
         return self.game.first_copy
 
     @first_copy.setter

@@ -42,6 +42,7 @@ class VectorEnv(ABC):
     13. For copies that have finished, `end_turn` returns the declared episode metrics.
     14. `rewards_so_far` is maintained if an agent may get a reward in a turn before it acts. It
         starts every turn at 0, and ends it equal to the rewards that `end_turn` returns.
+    15. `observe_state` writes all of `out` with finite numbers, and changes nothing.
     """
 
     num_envs: int

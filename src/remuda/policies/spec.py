@@ -58,6 +58,11 @@ class PolicySpec:
         return self.config.n_frames * self.observation_size
 
     @property
+    def row_inputs(self) -> int:
+        """Return the numbers of a stored observation with its stacked frames."""
+        return self.config.n_frames * int(np.prod(self.stored, dtype=np.int64))
+
+    @property
     def stored(self) -> tuple[int, ...]:
         """Return the shape in which experience stores an observation, with a critic's inputs."""
         if self.critic is None:

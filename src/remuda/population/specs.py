@@ -63,7 +63,8 @@ def scales_of(space: Any) -> tuple[tuple[int, float], ...]:
 
 def _critic(policy: PolicyConfig, agents: Sequence[AgentSpec], agent: int) -> Critic | None:
     """Return what the critic of an agent's policy gets; raise ConfigError if there is no state."""
-    kind, state = policy.value.input, agents[agent].state_space
+    kind: str = policy.value.input
+    state = agents[agent].state_space
     if kind == OBSERVATION or policy.entry.takes != "rollouts":
         return None
     if kind == STATE and state is None:

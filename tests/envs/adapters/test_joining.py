@@ -315,7 +315,7 @@ def test_the_reward_of_the_step_in_which_an_agent_joins_counts(make, given):
     "population1-ppo-JoinsAtOnce-returns0",
 )
 @pytest.mark.parametrize(("make", "returns"), [(JoinsAtOnce, [6, 12]), (JoinsAndStays, [6, 9])])
-@pytest.mark.parametrize("algorithm", ["ppo", "dqn", "iqn", "sac"])
+@pytest.mark.parametrize("algorithm", ["ppo", "mappo", "dqn", "iqn", "sac"])
 @pytest.mark.parametrize("population", [{}, {"policies": 2, "matchmaker": "random"}])
 def test_a_run_counts_the_reward_of_the_step_in_which_an_agent_joins(
     make, returns, algorithm, population, tmp_path

@@ -110,7 +110,7 @@ class Blind(Five):
 
 
 @pytest.mark.slow_cases("iqn", "ppo")
-@pytest.mark.parametrize("algorithm", ["ppo", "dqn", "iqn", "sac"])
+@pytest.mark.parametrize("algorithm", ["ppo", "mappo", "dqn", "iqn", "sac"])
 def test_an_agent_that_observes_nothing_trains(algorithm, tmp_path):
     """Red before: networks without an input cannot be made."""
     assert trained(Blind, tmp_path, algorithm).evaluation.mean(0) == 5

@@ -86,7 +86,7 @@ def told_by(ledger, policy, agents):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", ["ppo", "dqn", "iqn", "sac"])
+@pytest.mark.parametrize("algorithm", ["ppo", "mappo", "dqn", "iqn", "sac"])
 def test_of_dealt_seats_those_that_took_part_count(tmp_path, algorithm):
     """Ledger, members, training, payoffs, win rates and evaluation agree about who took part."""
     names = ("a", "b", "c")

@@ -52,7 +52,7 @@ class CriticInput(NamedTuple):
 
     def split(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Return stacked observations, and the rest."""
-        frames = rows.unflatten(-1, (self.frames, self.size + self.added))
+        frames = rows.reshape(*rows.shape[:-1], self.frames, self.size + self.added)
         return frames[..., : self.size].flatten(-2), frames[..., self.size :].flatten(-2)
 
 

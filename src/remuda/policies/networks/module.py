@@ -44,12 +44,17 @@ class PolicyModule(nn.Module):
 
         Training rewards are multiplied by `reward_scale` and, with `ppo.normalise_rewards`, divided
         by the standard deviation of returns. Arguments are as in `forward`. Raises UsageError for a
-        Q-learner, which has action values instead.
+        Q-learner, which has action values instead, and for a centralised critic.
         """
         inputs, memory = self._inputs(observations, recurrent_state)
         if not isinstance(self._network, ActorCritic):
             raise UsageError(
                 "only PPO's network has state values; a Q-learner's module returns action values"
+            )
+        if self._network.critic is not None:
+            raise UsageError(
+                "its critic is centralised (policy.value.input): an agent's own observation has no "
+                "value, so only policies with value.input observation have state values"
             )
         return self._network.state_values(self._by_name(), inputs, memory)[0]
 

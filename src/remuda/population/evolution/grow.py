@@ -43,6 +43,7 @@ def network_family(spec: PolicySpec) -> tuple[object, ...]:
         bool(network.hidden),
         bool(network.recurrent),
         config.shares_network,
+        spec.critic,
         kernels,
         (config.iqn.quantiles, config.iqn.cosines) if config.entry.section == "iqn" else (),
         (config.ppo.normalise_observations, config.ppo.normalise_values)
