@@ -316,16 +316,17 @@ def test_nothing_is_told_of_defaults(algorithm):
         ),
         (
             {"policy": {"algorithm": "dqn", "ppo": {"value_clip": 0.5}}},
-            "policy.ppo.value_clip has no effect: it is for ppo, not dqn; use policy.dqn.huber",
+            "policy.ppo.value_clip has no effect: it is for ppo and mappo, not dqn; use "
+            "policy.dqn.huber",
         ),
         (
             {"policy": {"ppo": {"clip": 0.1}}},
-            "policy.ppo.clip has no effect: it is for ppo, not iqn",
+            "policy.ppo.clip has no effect: it is for ppo and mappo, not iqn",
         ),
         (
             {"policies": {"agent_1": {"ppo": {"max_staleness": 3}}}},
-            "policies.agent_1.ppo.max_staleness has no effect: it is for ppo, not iqn; use "
-            "policies.agent_1.experience.capacity",
+            "policies.agent_1.ppo.max_staleness has no effect: it is for ppo and mappo, not iqn; "
+            "use policies.agent_1.experience.capacity",
         ),
         (
             {"policy": {"algorithm": "ppo", "on_policy_share": 0.3}},

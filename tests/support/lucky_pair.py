@@ -12,8 +12,9 @@ STEPS = 2
 class LuckyPair(TurnArrays):
     """Two agents observe a private sign each; both are rewarded if each plays its own sign.
 
-    Both also get `luck` times the product of the signs. Its mean is 0, whatever an agent observes,
-    so a critic of one observation takes it for noise. A critic of both observations predicts it.
+    The signs are those of the episode. In both steps the agents also get `luck` times the product
+    of the signs. Its mean is 0, whatever an agent observes, so a critic of one observation takes it
+    for noise. A critic of both observations predicts it.
     """
 
     episode_metrics = ("matches",)
@@ -36,9 +37,9 @@ class LuckyPair(TurnArrays):
         )
 
     def _draw(self, mask):
-        """Draw two signs from the seed and the step (the finaliser of splitmix64)."""
+        """Draw two signs from the seed (the finaliser of splitmix64)."""
         for agent in (0, 1):
-            x = self._seeds * np.uint64(4) + np.uint64(agent) + 2 * self._step.astype(np.uint64)
+            x = self._seeds * np.uint64(4) + np.uint64(agent)
             x = (x + np.uint64(0x9E3779B97F4A7C15)) * np.uint64(0xBF58476D1CE4E5B9)
             x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
             bits = (x >> np.uint64(40)) & np.uint64(1)
@@ -77,5 +78,4 @@ class LuckyPair(TurnArrays):
         over = playing & (self._step == STEPS)
         self._terminated[:] = over[:, None]
         self.active[over] = False
-        self._draw(playing & ~over)
         return self._result
