@@ -17,8 +17,23 @@ GAMES = [Growing, Corridor, Corridors, InTurn]
 
 
 class TestGrowing(VectorEnvContract):
+    option_values = {"length": 9, "pay": 0.5}  # noqa: RUF012
+
     def make(self, num_envs):
         return Growing(num_envs)
+
+
+class TooSoon(Growing):
+    def set_option(self, name, value):
+        super().set_option(name, value)
+        self._lengths[:] = self._length
+
+
+def test_an_option_in_force_too_soon_breaks_the_contract():
+    suite = TestGrowing()
+    suite.make = TooSoon
+    with pytest.raises(ContractError, match="15"):
+        suite.test_options_wait_for_the_next_reset()
 
 
 def spec_of(game=Growing):
