@@ -203,10 +203,10 @@ def ask(directory: Path, request: Mapping[str, Any], seconds: float = PATIENCE) 
     """Send a request to a live run, and return its answer.
 
     `request` has the key `do`: `stop`, `checkpoint`, `list` (hyperparameters that can be set),
-    `set` with `values` and a `policy` (null for all), or `set_option` with the `name` and `value` of
-    an environment option, and perhaps `from_turn`. The answer is a message, or for `list` the values
-    by policy. Raise a `UsageError` if the request is impossible, cannot be written, or is
-    not answered in time.
+    `set` with `values` and a `policy` (null for all), or `set_option` with the `name` and `value`
+    of an environment option and, optionally, `from_turn`. The answer is a message, or for `list`
+    the values by policy. Raise a `UsageError` if the request is impossible, cannot be written, or
+    is not answered in time.
     """
     return _send(directory, _new_name(), request, seconds)
 
