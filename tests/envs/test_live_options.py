@@ -118,6 +118,19 @@ def test_a_change_is_in_force_from_its_turn():
     assert found == [3, 3, 5, 5, 9]
 
 
+def test_options_are_set_again_after_an_environment_was_restored():
+    options, env = LiveEnvOptions(spec_of()), Growing(1)
+    options.change("length", 5, 0, 0)
+    setter = OptionSetter(options, env)
+    setter.set_due(0)
+    env.set_option("length", 3)  # as a restored state may
+    setter.set_due(0)
+    assert env.options()["length"] == 3
+    setter.restart()
+    setter.set_due(0)
+    assert env.options()["length"] == 5
+
+
 def test_changes_that_are_over_are_forgotten():
     options = LiveEnvOptions(spec_of())
     for turn in range(2_000):
