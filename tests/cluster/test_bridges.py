@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 
 from cluster.two_nodes import LEARNER_HERE, TwoNodes
+from contracts.bridged import BridgedWeights
 from refusals import refuses
 from remuda.cluster.bridge import BridgeRole, listen
 from remuda.cluster.channel import Count
 from remuda.cluster.link import HELLO, Frame, Identity, Kind, Link
 from remuda.cluster.nodes import Placement
+from remuda.config import PublishConfig
 from remuda.errors import RemudaError
 from remuda.system.memory.waiting import Wakeup
 
@@ -199,3 +201,12 @@ def test_no_free_port_is_told_in_one_line():
     with refuses(RemudaError, "cluster.ports"):
         listen("127.0.0.1", range(port, port + 1))
     taken.close()
+
+
+def test_changed_environment_options_reach_other_nodes():
+    bridge = BridgedWeights({"a": (1, 1, PublishConfig())}, {}).bridge
+    here, there = bridge.env_options
+    here.change("length", 5, 0, 0)
+    here.change("length", 7, 300, 0)
+    bridge.pump()
+    assert there.read(0) == (4, [(0, "length", 5), (300, "length", 7)])

@@ -10,6 +10,8 @@ from remuda.cluster.nodes import Placement
 from remuda.cluster.stores import Stores, make_stamps
 from remuda.config import ExperienceConfig, PolicyConfig, PublishConfig
 from remuda.config.hyperparameters import LiveHyperparameters
+from remuda.envs.description import EnvSpec
+from remuda.envs.live_options import LiveEnvOptions
 from remuda.experience.experience import Experience
 from remuda.experience.ring import StreamShape
 from remuda.publish.snapshot import PublishedWeights
@@ -26,6 +28,7 @@ class Bridge:
 
     def __init__(self, experience, published):
         self._made = [self._store(*own) for own in zip(experience, published, strict=True)]
+        self.env_options = [made.env_options for made in self._made]
         actors = len(self._made[0].actors)
         placement = Placement((ACTOR,) * actors, (LEARNER,))
         self._channels = [Channel(made, placement, i, 1 - i) for i, made in enumerate(self._made)]
@@ -44,6 +47,7 @@ class Bridge:
             published,
             Scoreboard(names, len(wakeups)),
             LiveHyperparameters({name: PolicyConfig() for name in names}),
+            LiveEnvOptions(EnvSpec("", {}, (), (), changeable_options=("length",))),
             Control((*wakeups, learner, Wakeup()), bridges=1),
             make_stamps(2),
             wakeups,

@@ -36,7 +36,7 @@ def played(episodes, cut):
 def test_play_that_was_cut_short_measures_no_checkpoint(episodes, cut, decides, monkeypatch):
     """Short episodes are over first: half of them was enough to be the best by."""
     monkeypatch.setattr(best_checkpoint, "evaluate", lambda *_, **__: played(episodes, cut))
-    found = CheckpointPlay(spec_of(CONFIG), None, Limits(60.0)).measure({})
+    found = CheckpointPlay(spec_of(CONFIG), None, Limits(60.0)).measure({}, 1)
     assert (found is not None) is decides
 
 
@@ -54,13 +54,13 @@ def test_play_that_was_cut_short_does_not_judge_the_last_checkpoint(cut, decides
         evaluation = played(50, cut)
 
     judge = CheckpointPlay(spec_of(CONFIG), None, Limits(60.0))
-    assert best_checkpoint.compare_last(CONFIG, Ended, Coordinator(), judge, {}) is Ended
+    assert best_checkpoint.compare_last(spec_of(CONFIG), Ended, Coordinator(), judge, {}) is Ended
     assert bool(asked) is decides
 
 
 def test_a_checkpoint_none_of_whose_policies_took_part_is_not_the_best():
     said = []
-    keeper = BestKeeper(None, lambda _: {"mean_return": None}, said.append, inline=True)
+    keeper = BestKeeper(None, lambda *_: {"mean_return": None}, said.append, inline=True)
     keeper.offer(3, {})
     assert keeper.compare(4, {"mean_return": None}, {})
     keeper.close(0.0)

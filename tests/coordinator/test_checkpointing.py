@@ -102,7 +102,7 @@ def taken(store, turns):
 @pytest.mark.parametrize("inline", [True, False])
 def test_the_best_is_marked(store, inline):
     earned = iter([5.0, 9.0, 7.0])
-    best = BestKeeper(store, lambda _: {"mean_return": next(earned)}, print, inline)
+    best = BestKeeper(store, lambda *_: {"mean_return": next(earned)}, print, inline)
     numbers = []
     for turns in (10, 20):
         numbers.append(taken(store, turns))
@@ -119,7 +119,7 @@ def test_the_best_is_marked(store, inline):
 def test_a_measurement_that_takes_long_is_waited_for_by_nobody(store):
     gate, calls = threading.Event(), []
 
-    def slow(snapshots):
+    def slow(snapshots, _):
         calls.append(snapshots)
         assert gate.wait(60)
         return {"mean_return": 1.0}
@@ -137,7 +137,7 @@ def test_a_measurement_that_takes_long_is_waited_for_by_nobody(store):
 
 
 def test_a_measurement_that_fails_is_told_once(store):
-    def fail(_):
+    def fail(*_):
         raise ValueError("the game broke")
 
     best = BestKeeper(store, fail, (said := []).append, inline=True)
@@ -156,7 +156,7 @@ def test_where_one_wins_what_others_lose_the_best_is_who_beats_the_best(store):
     def challenge(snapshots, rival):
         return snapshots["a"] - skills[rival]
 
-    measure = lambda _: {"mean_return": 0.0, "constant_sum": True}  # noqa: E731
+    measure = lambda *_: {"mean_return": 0.0, "constant_sum": True}  # noqa: E731
     best = BestKeeper(store, measure, print, True, challenge)
     found = []
     for turns, skill in enumerate([1.0, 5.0, 3.0, 4.0], 1):
@@ -171,7 +171,7 @@ def test_where_one_wins_what_others_lose_the_best_is_who_beats_the_best(store):
 def test_what_is_measured_too_long_after_the_run_is_given_up(store):
     cancelled = threading.Event()
 
-    def slow(_):
+    def slow(*_):
         assert cancelled.wait(60)
 
     best = BestKeeper(store, slow, print, False, cancelled=cancelled)
@@ -216,7 +216,7 @@ def found_best(store, returns):
     """The skills of the best after each checkpoint, whose greedy play earned `returns(skill)`."""
     skills = {}
 
-    def measure(snapshots):
+    def measure(snapshots, _):
         found = returns(snapshots["a"])
         return measurement(Evaluation(("a", "b", "c")[: found.shape[1]], found))
 
@@ -238,7 +238,7 @@ def found_best(store, returns):
 
 def test_a_measurement_that_ran_out_of_time_is_told_once(store):
     """No best checkpoint was kept, and nobody was told why."""
-    best = BestKeeper(store, lambda _: None, (said := []).append, inline=True)
+    best = BestKeeper(store, lambda *_: None, (said := []).append, inline=True)
     number = taken(store, 10)
     best.offer(number, {})
     best.offer(number, {})

@@ -48,6 +48,27 @@ class Asking(remuda.Callback):
         self.thread.join()
 
 
+def test_an_environment_option_is_changed_by_request(tmp_path):
+    asking = Asking(
+        {"do": "set_option", "name": "length", "value": 7},
+        {"do": "set_option", "name": "speed", "value": 7},
+        {"do": "set_option"},
+    )
+    run = {**RUN["run"], "directory": str(tmp_path / "run"), "log_every": 0.05}
+    policy = {"algorithm": "ppo", "network": {"hidden": (8,)}}
+    result = remuda.train(
+        "growing:Growing",
+        **{**RUN, "run": run, "policy": policy},
+        schedule="sequential",
+        callbacks=[asking],
+    )
+    done, *refused, _ = asking.answers
+    assert done == "length: 7"
+    assert [type(each) for each in refused] == [UsageError] * 2
+    assert "speed" in str(refused[0])
+    assert result.record.env_options == {"length": 7}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("schedule", ["sequential", "async"])
 def test_a_run_is_told_what_to_do(tmp_path, schedule):

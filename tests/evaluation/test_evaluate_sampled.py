@@ -139,7 +139,7 @@ def test_a_best_of_play_of_the_other_kind_says_nothing(tmp_path, before, constan
     def challenge(*_):
         raise AssertionError("play of one kind was compared with that of another")
 
-    best = BestKeeper(store, lambda _: played(1.0, not before, constant), print, True, challenge)
+    best = BestKeeper(store, lambda *_: played(1.0, not before, constant), print, True, challenge)
     best.offer(number, {})
     assert store.best()["mean_return"] == pytest.approx(
         played(1.0, constant=constant)["mean_return"]

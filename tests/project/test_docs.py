@@ -223,7 +223,8 @@ def test_the_flags_that_a_page_names_exist(page):
 def is_attribute(name, page):
     """Whether `run.metrics` or `policy.act` is what a run or a policy of a page has."""
     thing, attribute, *_ = name.split(".")
-    run = remuda.ActiveRun if page == "docs/callbacks.md" else remuda.Run
+    of_callbacks = page in ("docs/callbacks.md", "docs/curriculum.md")
+    run = remuda.ActiveRun if of_callbacks else remuda.Run
     kind = {"run": run, "policy": remuda.Policy}.get(thing)
     return kind is not None and (hasattr(kind, attribute) or attribute in kind.__annotations__)
 
@@ -231,6 +232,7 @@ def is_attribute(name, page):
 OF_PROGRAMS = (
     "docs/api.md",
     "docs/callbacks.md",
+    "docs/curriculum.md",
     "docs/evolution.md",
     "docs/glossary.md",
     "docs/populations.md",

@@ -156,6 +156,18 @@ def test_an_own_network_as_printed(tmp_path):
 
 
 @pytest.mark.process
+def test_a_curriculum_as_printed(tmp_path):
+    words = [sys.executable, str(EXAMPLES / "growing_corridor.py"), "4"]
+    found = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.splitlines()[-2] == "lengths: 4"
+    printed = (EXAMPLES.parent / "docs" / "curriculum.md").read_text()
+    text = (EXAMPLES / "growing_corridor.py").read_text()
+    for block in re.findall(r"```python\n(.*?)```", printed, re.S):
+        assert block.removesuffix("        ...\n") in text
+
+
+@pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["A2C", "SAC"])
 def test_an_own_algorithm_as_printed(tmp_path, monkeypatch, name):

@@ -12,6 +12,7 @@ from remuda.actor.seats import Seats
 from remuda.actor.turn_timer import TurnTimer, section, traced, whole_turn
 from remuda.envs.checks import TurnChecks
 from remuda.envs.games.array_game import BlankEnv
+from remuda.envs.live_options import LiveEnvOptions, OptionSetter
 from remuda.envs.vector_env import MOST_EMPTY, VectorEnv
 from remuda.errors import ContractError
 from remuda.experience.backpressure import ActorBackpressure
@@ -94,6 +95,7 @@ class Actor:
         exact: bool = True,  # a restarted actor continues its predecessor's episodes
         check: bool = True,  # raise if the environment breaks its contract
         on_note: Callable[[str, str], None] | None = None,  # receives the environment's notes
+        options: LiveEnvOptions | None = None,  # changes of the environment's options
     ) -> None:
         self.env, self.seats = env, seats
         self._reader, self._rng, self._play = reader, rng, play
@@ -108,6 +110,7 @@ class Actor:
         self._took_part: Bools = np.zeros((env.num_envs, env.num_agents), np.bool_)
         # consecutive episodes in which no agent made a decision, over all copies
         self._empty_episodes = 0
+        self._options = OptionSetter(options, env) if options is not None else None
         self._turn_of: Integers = np.zeros(env.num_envs, np.int64)
         self._on_note, self._noted = on_note, 0
         self._checks = TurnChecks(env, self._turn_of) if check else None
@@ -201,6 +204,8 @@ class Actor:
             self._reader.restore(branch(state, "reader"))
         self.seats.restore(branch(state, "seats"))
         self._segments_ready = True
+        if self._options is not None:
+            self._options.restart()
 
     def _restore_world(self, world: State | None) -> bool:
         if world is None:
@@ -325,6 +330,8 @@ class Actor:
             )
 
     def _reset(self) -> None:
+        if self._options is not None:
+            self._options.set_due(int(self._turns()))
         seeds = self._rng.integers(0, 2**63 - 1, self.env.num_envs)
         self.env.reset(seeds, self._over)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from remuda.config import Config
 from remuda.config.hyperparameters import LiveHyperparameters
+from remuda.envs.live_options import LiveEnvOptions
 from remuda.envs.registry import CRITIC, Game, find_game
 from remuda.envs.workers.process import WorkerStatus
 from remuda.experience.experience import Experience
@@ -45,6 +46,7 @@ class ActorRole:
     # shows the supervisor the worker processes that step the copies
     workers: WorkerStatus | None = None
     changes: LiveHyperparameters | None = None  # hyperparameter changes; used by fixed seats
+    options: LiveEnvOptions | None = None  # changes of the environment's options
     # initial weights of policies born without a parent, if not random
     initial: InitialWeights | None = None
     game: Game = field(init=False)  # with the environment's pickled code if it cannot be imported
@@ -100,6 +102,7 @@ class ActorRole:
             exact=config.exact,
             check=config.env.check,
             on_note=partial(self.scoreboard.note, actor=self.index),
+            options=self.options,
         )
 
     @property

@@ -22,6 +22,7 @@ from remuda.coordinator.coordinator import Coordinator, RunEvents
 from remuda.coordinator.ledger_writer import LedgerWriter
 from remuda.coordinator.scoreboard_reader import ScoreboardReader
 from remuda.coordinator.status import StatusFile
+from remuda.envs.live_options import LiveEnvOptions
 from remuda.envs.workers.process import WorkerStatus
 from remuda.experience.experience import Experience
 from remuda.learner.role import LearnerRole
@@ -132,6 +133,7 @@ class Assembly:
             spec, specs, layout.copies, learners, self._actors, arena
         )
         self.changes = LiveHyperparameters({each.name: each.config for each in specs}, arena)
+        self.env_options = LiveEnvOptions(spec.env, arena)
         published = {
             each.name: (sizes[each.name], layout_checksum(layouts[each.name]), each.config.publish)
             for each in specs
@@ -166,6 +168,7 @@ class Assembly:
                 for slot, spec in enumerate(self.specs):
                     self.table.hyperparameters.change(slot, changed.get(spec.name, {}))
             self.changes.restore(branch(saved, "hyperparameters"), changed)
+            self.env_options.restore(saved.get("env_options", "[]"))
         for i, spec in enumerate(self.specs):
             part = checkpoints.read(found.number, file_name(spec.name))
             with checkpoints.restoring(file_name(spec.name)):
@@ -179,6 +182,11 @@ class Assembly:
                 written = whole(branch(saved, "written"), spec.name, steps)
                 self.experience[spec.name].restore(contents, written)
         self._resumed, self._seconds = True, found.seconds
+
+    @property
+    def spec_in_force(self) -> RunSpec:
+        """The run with the environment options in force now."""
+        return self.spec.with_options(self.env_options.in_force(int(self.scoreboard.turns())))
 
     @property
     def records(self) -> int:
@@ -195,6 +203,7 @@ class Assembly:
             "published": {name: s.state() for name, s in self.snapshots(training=True).items()},
             "population": population,
             "hyperparameters": self.changes.state(),
+            "env_options": self.env_options.state(),
         }
 
     def coordinator(
@@ -213,7 +222,14 @@ class Assembly:
         frozen = FrozenTexts(self.table) if self.table is not None else None
         return Coordinator(
             runtime or self.runtime(run.logs, run.checkpoints),
-            partial(ScoreboardReader, self.scoreboard, self.experience, self._seconds, self.table),
+            partial(
+                ScoreboardReader,
+                self.scoreboard,
+                self.experience,
+                self._seconds,
+                self.table,
+                self.env_options,
+            ),
             self.playing,
             run,
             view,
@@ -336,6 +352,7 @@ class Assembly:
                 self.table,
                 workers=self._workers[index],
                 changes=self.changes,
+                options=self.env_options if self.spec.env.changeable_options else None,
                 initial=self._initial,
             )
             for index in range(len(layout.copies))

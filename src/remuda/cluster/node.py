@@ -110,6 +110,7 @@ class Node:
             published,
             assembly.scoreboard,
             assembly.changes,
+            assembly.env_options,
             control,
             self.stamps,
             wakeups[:actors],

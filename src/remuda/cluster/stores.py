@@ -11,6 +11,7 @@ from remuda.cluster.nodes import HEAD, Placement
 from remuda.cluster.tables import table_words
 from remuda.cluster.words import Words
 from remuda.config.hyperparameters import LiveHyperparameters
+from remuda.envs.live_options import LiveEnvOptions
 from remuda.experience import ring
 from remuda.experience.experience import Experience
 from remuda.population.members.follower_views import FINISHED, PROPOSED, SEEN
@@ -55,6 +56,7 @@ class Stores:
     published: PublishedWeights
     scoreboard: Scoreboard
     changes: LiveHyperparameters
+    env_options: LiveEnvOptions
     control: Control
     stamps: SharedArrays  # of `make_stamps`
     actors: tuple[Wakeup, ...]
@@ -181,6 +183,8 @@ class Stores:
         if home == HEAD:
             parts += [(board["mark"], ALL)]
             parts += [(self.changes.words[name], ALL) for name in ("values", "revision")]
+            options = self.env_options.words
+            parts += [(options[name], ALL) for name in ("text", "frame", "revision")]
         return Words([(array, where) for array, where in parts if where != []])
 
     def _learns_at(self, placement: Placement, policy: int) -> int:

@@ -218,7 +218,8 @@ class RunConfig(Section):
     """Maximum seconds of evaluations; episodes finished by then count. None: no limit."""
     callbacks: tuple[str, ...] = ()
     """Your own callbacks, as `module:Class`, each called without arguments. They receive the events
-    of a run, may end it and may change hyperparameters; see docs/callbacks.md."""
+    of a run, may end it and may change hyperparameters and environment options; see
+    docs/callbacks.md."""
     loggers: tuple[Literal["wandb", "mlflow"], ...] = ()
     """Additional destinations of metrics: `wandb` (Weights & Biases), `mlflow`. Each needs its
     package and is configured by its environment variables."""

@@ -12,9 +12,9 @@ from contextlib import suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from remuda.config import Config
 from remuda.coordinator.checkpointing import TO_CLOSE, BestKeeper, Outcome, measure_checkpoint
 from remuda.coordinator.coordinator import Coordinator
 from remuda.envs.registry import GAMES
@@ -25,7 +25,7 @@ from remuda.population.run_spec import RunSpec
 from remuda.publish.snapshot import Snapshot
 from remuda.runs.result import Result
 from remuda.runs.run_directory import RunDirectory
-from remuda.runs.saved_weights import published
+from remuda.runs.saved_weights import published, spec_at
 from remuda.system.processes import client as forkserver
 from remuda.system.processes.child import ignore_held_signals
 from remuda.system.processes.process import Process
@@ -36,8 +36,12 @@ log = logging.getLogger(__name__)
 SLACK = 30.0  # additional seconds for the measuring process to start and to finish a turn
 
 
-def measurement(evaluation: Evaluation, scripted: Collection[str] = ()) -> dict[str, Any]:
-    """Return the values by which checkpoints are compared."""
+def measurement(
+    evaluation: Evaluation,
+    scripted: Collection[str] = (),
+    env_options: Mapping[str, Any] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """Return the values by which checkpoints are compared; `env_options` are those in force."""
     agents = evaluation.agents
     means = [
         evaluation.mean(i)
@@ -49,6 +53,7 @@ def measurement(evaluation: Evaluation, scripted: Collection[str] = ()) -> dict[
         "constant_sum": evaluation.constant_sum,
         "same_returns": evaluation.same_returns,
         "largest_return": evaluation.largest_return,
+        **({"env_options": dict(env_options)} if env_options else {}),
         **evaluation.as_summary(),
     }
 
@@ -68,24 +73,28 @@ class CheckpointPlay:
         self._spec, self._run = spec, run
         self.limits = limits or Limits(config.run.evaluate_seconds)
 
-    def measure(self, snapshots: Mapping[str, Snapshot]) -> dict[str, Any] | None:
-        """Return the results of snapshots; None if play was cut short.
+    def measure(self, snapshots: Mapping[str, Snapshot], number: int) -> dict[str, Any] | None:
+        """Return the results of a checkpoint's snapshots; None if play was cut short.
 
         Short episodes end first, so partial results would favour some checkpoints.
         """
-        config = self._spec.config
+        spec = spec_at(self._run, self._spec, number)
+        config = spec.config
         episodes = config.checkpoint.evaluate_episodes
-        evaluation = evaluate(self._spec, snapshots, episodes, config.seed, limits=self.limits)
-        return None if evaluation.cut else measurement(evaluation, config.env.scripted)
+        evaluation = evaluate(spec, snapshots, episodes, config.seed, limits=self.limits)
+        if evaluation.cut:
+            return None
+        return measurement(evaluation, config.env.scripted, spec.env.changed)
 
     def challenge(self, snapshots: Mapping[str, Snapshot], number: int) -> float:
         """Return the mean return of snapshots minus that of their rival; NaN: cut short."""
         if self.limits.cut(0.0):
             return math.nan
-        config = self._spec.config
-        rival = published(self._run, self._spec, number)
+        spec = spec_at(self._run, self._spec, number)
+        config = spec.config
+        rival = published(self._run, spec, number)
         episodes = config.checkpoint.evaluate_episodes
-        return margin(self._spec, snapshots, rival, episodes, config.seed, self.limits)
+        return margin(spec, snapshots, rival, episodes, config.seed, self.limits)
 
 
 class MeasuringProcess:
@@ -214,20 +223,22 @@ def best_keeper(
 
 
 def compare_last(
-    config: Config,
+    spec: RunSpec,
     result: Result,
     coordinator: Coordinator,
     play: CheckpointPlay,
     snapshots: Mapping[str, Snapshot],
 ) -> Result:
     """Compare the last checkpoint with the best; add a note to the result if that failed."""
-    evaluation = result.evaluation
+    config, evaluation = spec.config, result.evaluation
     enough = min(config.checkpoint.evaluate_episodes, config.run.evaluate_episodes)
     if evaluation is None or evaluation.cut or len(evaluation.returns) < enough:
         return result  # if play was cut short, mostly short episodes have finished
     try:
         if coordinator.compare_last(
-            measurement(evaluation, config.env.scripted), snapshots, play.challenge
+            measurement(evaluation, config.env.scripted, spec.env.changed),
+            snapshots,
+            play.challenge,
         ):
             return result
         why = (

@@ -6,10 +6,11 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from remuda.config import Config
 from remuda.config.hyperparameters import LiveHyperparameters, checked_values, values_of
+from remuda.envs.live_options import LiveEnvOptions
 from remuda.errors import UsageError
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ class ActiveRun:
         """Values set in this session, by policy."""
         self._changes: LiveHyperparameters | None = None
         self._table: Table | None = None
+        self._options: LiveEnvOptions | None = None
 
     def stop(self, why: str) -> None:
         """End the run cleanly at the next poll, with a last checkpoint and an evaluation.
@@ -169,9 +171,52 @@ class ActiveRun:
             self._set.setdefault(name, {}).update(checked)
             self._apply(name, checked)
 
-    def attach(self, changes: LiveHyperparameters, table: Table | None) -> None:
+    def env_options(self) -> dict[str, Any]:
+        """Return the environment options in force that the run has changed, with their values.
+
+        They apply to episodes that start now. A resumed run starts with those of its checkpoint.
+        """
+        return self._options.in_force(self.turns) if self._options is not None else {}
+
+    def set_env_option(self, name: str, value: Any, from_turn: int | None = None) -> None:
+        """Change an option of the environment, in each copy from its next reset.
+
+        Current episodes are not affected. Checkpoints and resumed runs keep the change, and
+        evaluation uses it. The value is first tried in one more copy of the environment.
+
+        Args:
+            name: one of the environment's `changeable_options`.
+            value: plain data: a finite number, text, bool, None, or lists and dictionaries of
+                these.
+            from_turn: the number of turns, as in `turns`, from which the change applies; None:
+                from now on. In `sequential` and `lockstep` a change that is set before its turn
+                reproduces bit for bit.
+
+        Raises:
+            UsageError: the environment does not declare the option or refuses the value,
+                `from_turn` is not a whole number, or the run has ended. In that case nothing is
+                changed.
+        """
+        if self._over or self._options is None:
+            raise UsageError("environment options cannot be set any more: the run has ended")
+        if from_turn is None:
+            from_turn = self.turns
+        if type(from_turn) is not int or from_turn < 0:
+            raise UsageError(f"from_turn must be a whole number, 0 or more; this is {from_turn!r}")
+        plain = self._options.check(name, value, max(from_turn, self.turns))
+        self._options.change(name, plain, from_turn, self.turns)
+        log.info("a callback sets the environment option %s to %r", name, plain)
+
+    def attach(
+        self,
+        changes: LiveHyperparameters,
+        table: Table | None,
+        options: LiveEnvOptions | None = None,
+    ) -> None:
         """Write changes into this memory from now on, and those already made in this session."""
-        self._changes, self._table = changes, table
+        if self._options is not None and options is not None:
+            options.restore(self._options.state())
+        self._changes, self._table, self._options = changes, table, options
         for name, values in self._set.items():
             self._apply(name, values)
 

@@ -33,10 +33,11 @@ OUT_OF_TIME = (
 """The end of the message that a checkpoint was not measured completely."""
 TO_CLOSE = 1.0  # seconds for a measurement to end when it is abandoned
 
-Measure = Callable[[Mapping[str, Snapshot]], Mapping[str, Any] | None]
-"""A function that evaluates snapshots. It returns at least `mean_return`, or None if cut short. If
-`constant_sum` is true, mean returns do not rank checkpoints. Yet if `same_returns` is true too, two
-different means rank them; means within rounding (relative to `largest_return`) are the same."""
+Measure = Callable[[Mapping[str, Snapshot], int], Mapping[str, Any] | None]
+"""A function that evaluates the snapshots of a checkpoint, with its number. It returns at least
+`mean_return`, or None if cut short. If `constant_sum` is true, mean returns do not rank
+checkpoints. Yet if `same_returns` is true too, two different means rank them; means within rounding
+(relative to `largest_return`) are the same."""
 Challenge = Callable[[Mapping[str, Snapshot], int], float]
 """A function that plays snapshots against a checkpoint. It returns the snapshots' mean return minus
 the checkpoint's, or NaN if play was cut short."""
@@ -127,7 +128,7 @@ def measure_checkpoint(
 ) -> Outcome:
     """Measure a checkpoint, and compare it with the best so far if means cannot decide."""
     try:
-        measured = measure(snapshots)
+        measured = measure(snapshots, number)
         if measured is None:
             message = f"checkpoint {number} was not evaluated completely{OUT_OF_TIME}"
             return Outcome(message=message)
@@ -213,7 +214,8 @@ class BestKeeper:
 
     The best checkpoint has the highest mean return over all agents. In constant-sum environments
     that mean is always the same. In them a checkpoint becomes the best by beating the best so far:
-    when the two play each other, its mean return must be higher.
+    when the two play each other, its mean return must be higher. A checkpoint with other
+    environment options than the best so far replaces it, because their returns do not compare.
     """
 
     def __init__(
@@ -301,7 +303,9 @@ def _was_cut(found: Mapping[str, Any]) -> bool:
 
 
 def _are_alike(found: Mapping[str, Any], best: Mapping[str, Any]) -> bool:
-    """Return whether both were measured by greedy play, or both by sampled play."""
+    """Return whether both were measured with the same environment options, both greedy or not."""
+    if (found.get("env_options") or {}) != (best.get("env_options") or {}):
+        return False
     return bool(found.get("sampled")) == bool(best.get("sampled"))
 
 

@@ -1,4 +1,4 @@
-"""Requests to a live run: stop, save, change hyperparameters, or show weights.
+"""Requests to a live run: stop, save, change settings, or show weights.
 
 A request is a file in the run's directory `requests/`. The client renames the file once it is
 complete. The coordinator executes requests between two polls, removes them, and writes each answer
@@ -157,9 +157,20 @@ class Requests:
             found = ", ".join(f"{name} {value:g}" for name, value in values.items())
             self._say(f"by request: {policy or 'all policies'} train with {found} from now on")
             return f"{policy or 'all policies'}: {found}"
+        if action == "set_option":
+            return self._set_option(request)
         if action == "weights":
             return self._show_weights(request.get("policy"), path)
-        raise UsageError(f"`do` is {action!r}; allowed are stop, checkpoint, list, set and weights")
+        raise UsageError(
+            f"`do` is {action!r}; allowed are stop, checkpoint, list, set, set_option and weights"
+        )
+
+    def _set_option(self, request: Mapping[str, Any]) -> str:
+        name, value, turn = (request.get(key) for key in ("name", "value", "from_turn"))
+        self._run.set_env_option(str(name), value, turn)
+        since = "now" if turn is None else f"turn {turn:,}"
+        self._say(f"by request: the environment option {name} is {value!r} from {since} on")
+        return f"{name}: {value!r}"
 
     def _show_weights(self, policy: Any, path: Path) -> dict[str, int]:
         """Write a policy's current weights next to a request; return their version."""
@@ -191,10 +202,11 @@ def _read(data: bytes) -> Mapping[str, Any]:
 def ask(directory: Path, request: Mapping[str, Any], seconds: float = PATIENCE) -> Any:
     """Send a request to a live run, and return its answer.
 
-    `request` has the key `do`: `stop`, `checkpoint`, `list` (hyperparameters that can be set), or
-    `set` with `values` and a `policy` (null for all). The answer is a message, or for `list` the
-    values by policy. Raise a `UsageError` if the request is impossible, cannot be written, or is
-    not answered in time.
+    `request` has the key `do`: `stop`, `checkpoint`, `list` (hyperparameters that can be set),
+    `set` with `values` and a `policy` (null for all), or `set_option` with the `name` and `value`
+    of an environment option and, optionally, `from_turn`. The answer is a message, or for `list`
+    the values by policy. Raise a `UsageError` if the request is impossible, cannot be written, or
+    is not answered in time.
     """
     return _send(directory, _new_name(), request, seconds)
 

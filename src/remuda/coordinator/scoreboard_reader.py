@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from remuda.coordinator.analysing import PopulationAnalysis
+from remuda.envs.live_options import LiveEnvOptions
 from remuda.experience.store import ExperienceStore
 from remuda.population.ledger.records import GAMES, MEETINGS, RATING, REWARD, UNCERTAINTY, WINS
 from remuda.population.members.table import MemberRow, Table
@@ -84,8 +85,9 @@ class ScoreboardReader:
         experience: Mapping[str, ExperienceStore],
         seconds: float = 0.0,
         table: Table | None = None,
+        options: LiveEnvOptions | None = None,
     ) -> None:
-        self.scoreboard, self._table = scoreboard, table
+        self.scoreboard, self._table, self._options = scoreboard, table, options
         self.experience = experience
         self.earlier = seconds  # of play in earlier sessions
         self.analysis: PopulationAnalysis | None = None
@@ -144,6 +146,7 @@ class ScoreboardReader:
             },
             policies=policies,
             episode_metrics=dict(zip(self.scoreboard.episode_metrics, metrics, strict=True)),
+            env_options=self._options.in_force(int(play[Play.TURNS])) if self._options else {},
             members=members,
             frozen=self._table.occupants.frozen if self._table is not None else 0,
             matches=matches,

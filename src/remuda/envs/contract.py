@@ -14,7 +14,8 @@ Or, without a test runner, `check_env(lambda num_envs: MyGame(num_envs))`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,9 @@ class VectorEnvContract:
     def make(self, num_envs: int) -> VectorEnv:
         """Make the environment under test."""
         raise NotImplementedError("define `make(self, num_envs)`, which makes your environment")
+
+    option_values: Mapping[str, Any] = MappingProxyType({})
+    """Another value of each option in `changeable_options`, to test guarantee 15."""
 
     def test_what_it_declares(self) -> None:
         """Agents are declared, each in exactly one turn group."""
@@ -242,7 +246,7 @@ class VectorEnvContract:
                 )
 
     def test_states_of_critics_are_observed(self) -> None:
-        """15. `observe_state` writes all of `out` with finite numbers, and changes nothing."""
+        """16. `observe_state` writes all of `out` with finite numbers, and changes nothing."""
         env = self.make(3)
         env.reset(seeds_of(3, 18), every(3))
         env.begin_turn()
@@ -259,9 +263,9 @@ class VectorEnvContract:
                 looks.append(state)
             require(
                 all(np.array_equal(look, looks[0]) for look in looks),
-                "15. `observe_state` writes all of `out`, and changes nothing",
+                "16. `observe_state` writes all of `out`, and changes nothing",
             )
-            require(np.isfinite(looks[0]).all(), "15. the state of critics is finite")
+            require(np.isfinite(looks[0]).all(), "16. the state of critics is finite")
 
     def test_rewards_so_far_are_those_of_the_turn(self) -> None:
         """14. `rewards_so_far` is 0 as a turn starts, and equals the turn's rewards as it ends."""
@@ -347,6 +351,20 @@ class VectorEnvContract:
         twin.restore(unpack(data))
         trace, again = play_turns(env, TURNS), play_turns(twin, TURNS)
         require_same(trace, again, "8. `restore` continues exactly where `state` was called")
+
+    def test_options_wait_for_the_next_reset(self) -> None:
+        """15. `set_option` changes a copy at its next reset, and nothing before."""
+        env, twin = self.make(3), self.make(3)
+        for each in (env, twin):
+            each.reset(seeds_of(3, 20), every(3))
+        values = env.options() | dict(self.option_values)
+        for name in env.changeable_options:
+            if name in values:
+                env.set_option(name, values[name])
+        trace, other = play_turns(env, 1), play_turns(twin, 1)
+        require_same(trace, other, "15. `set_option` changes nothing before a copy's next reset")
+        for each in (env, twin):
+            each.close()
 
     def test_pictures_are_pictures(self) -> None:
         """`render` returns [height, width, 3] uint8, if the game can be rendered."""

@@ -15,8 +15,8 @@ from gymnasium import Space
 from remuda.envs.observation_parts import parts_of
 from remuda.envs.plain_spaces import NotPlainError, from_plain, ordinary, to_plain
 from remuda.envs.registry import make_env
-from remuda.envs.vector_env import VectorEnv
-from remuda.errors import RunDirectoryError
+from remuda.envs.vector_env import VectorEnv, option_names
+from remuda.errors import ContractError, RunDirectoryError
 from remuda.types import AgentSpec
 
 
@@ -32,6 +32,9 @@ class EnvSpec:
     has_histories: bool = False  # whether `VectorEnv.history` returns moves
     in_force: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """All of the game's options with their values; empty in a description read from a file."""
+    changeable_options: tuple[str, ...] = ()  # names of the options that a run may change
+    changed: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """The options that a run has changed, with their values; not part of the saved description."""
 
     def __getstate__(self) -> dict[str, Any]:
         """Keep only Gymnasium's own spaces: another process may lack the user's classes."""
@@ -67,6 +70,7 @@ class EnvSpec:
             tuple(env.episode_metrics),
             env.history() is not None,
             env.options(),
+            declared_options(env),
         )
 
     @property
@@ -81,7 +85,7 @@ class EnvSpec:
     def make(self, copies: int, check: bool = True) -> VectorEnv:
         """Make environment copies; raise RunDirectoryError if they declare something else.
 
-        `check`: validate what the environment returns.
+        `check`: validate what the environment returns. The copies start with the `changed` options.
         """
         env = make_env(self.game, copies, **self.options)
         env.check = check
@@ -92,6 +96,8 @@ class EnvSpec:
                 f"{self.game} has changed since its description was saved: {changed}; undo the "
                 "change, or start a new run"
             )
+        for name, value in self.changed.items():
+            env.set_option(name, value)
         return env
 
     def difference(self, env: VectorEnv) -> str:
@@ -155,6 +161,7 @@ class EnvSpec:
             "turn_groups": [list(group) for group in self.turn_groups],
             "episode_metrics": list(self.episode_metrics),
             "has_histories": self.has_histories,
+            "changeable_options": list(self.changeable_options),
         }
 
     @staticmethod
@@ -180,9 +187,21 @@ class EnvSpec:
                 groups,
                 tuple(map(str, plain["episode_metrics"])),
                 bool(plain["has_histories"]),
+                changeable_options=tuple(map(str, plain.get("changeable_options", ()))),
             )
         except (KeyError, TypeError, IndexError, AttributeError, OverflowError) as error:
             raise ValueError(f"it is incomplete: {error!r}") from None
+
+
+def declared_options(env: VectorEnv) -> tuple[str, ...]:
+    """Return the options that an environment lets a run change."""
+    declared = option_names(env.changeable_options, type(env).__name__)
+    if declared and type(env).set_option is VectorEnv.set_option:
+        raise ContractError(
+            f"{type(env).__name__} declares changeable_options, but has no method "
+            "set_option(name, value)"
+        )
+    return declared
 
 
 def _agent(plain: Mapping[str, Any], spaces: Sequence[Space[Any]]) -> AgentSpec:

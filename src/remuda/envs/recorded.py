@@ -54,7 +54,7 @@ class Wrapped(VectorEnv):
         self.can_observe_together = game.can_observe_together
         self.may_return_at_once = game.may_return_at_once
         self.rewards_so_far = game.rewards_so_far
-        self.checker = game.checker
+        self.checker, self.changeable_options = game.checker, game.changeable_options
 
     @property
     def notes(self) -> MutableMapping[str, str]:  # type: ignore[override]
@@ -117,6 +117,9 @@ class Wrapped(VectorEnv):
 
     def options(self) -> dict[str, Any]:
         return self.game.options()
+
+    def set_option(self, name: str, value: Any) -> None:
+        self.game.set_option(name, value)
 
     def close(self) -> None:
         self.game.close()

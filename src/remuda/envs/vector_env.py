@@ -9,6 +9,7 @@ from collections.abc import MutableMapping
 from types import MappingProxyType
 from typing import Any
 
+from remuda.errors import ContractError
 from remuda.types import AgentSpec, Array, Bools, Floats, Integers, State, TurnResult
 
 MOST_EMPTY = 1000
@@ -42,7 +43,8 @@ class VectorEnv(ABC):
     13. For copies that have finished, `end_turn` returns the declared episode metrics.
     14. `rewards_so_far` is maintained if an agent may get a reward in a turn before it acts. It
         starts every turn at 0, and ends it equal to the rewards that `end_turn` returns.
-    15. `observe_state` writes all of `out` with finite numbers, and changes nothing.
+    15. `set_option` changes a copy at its next reset, and nothing before.
+    16. `observe_state` writes all of `out` with finite numbers, and changes nothing.
     """
 
     num_envs: int
@@ -70,6 +72,9 @@ class VectorEnv(ABC):
     episode_metrics: tuple[str, ...] = ()
     """Names of the metrics in `TurnResult.info`, one value per finished episode. Runs show their
     means over episodes."""
+
+    changeable_options: tuple[str, ...] = ()
+    """The names that `set_option` takes: the options that a run may change, for a curriculum."""
 
     notes: MutableMapping[str, str] = MappingProxyType({})  # type: ignore[assignment]
     """Warnings for the user: messages by key. Notes are never removed. A run shows each key once,
@@ -101,6 +106,20 @@ class VectorEnv(ABC):
             seeds: [num_envs] int64, not negative; those outside the mask are not read.
             mask: [num_envs] bool, the copies to restart.
         """
+
+    def set_option(self, name: str, value: Any) -> None:
+        """Change an option in `changeable_options`, for each copy from its next reset.
+
+        Observations and actions keep their spaces. `state` includes the options of each copy.
+
+        Args:
+            name: the name of the option.
+            value: plain data: a number, text, bool, None, or lists and dictionaries of these.
+
+        Raises:
+            ValueError: the value is not allowed.
+        """
+        raise NotImplementedError(f"{type(self).__name__} cannot change the option {name}")
 
     @abstractmethod
     def begin_turn(self) -> None:
@@ -182,3 +201,13 @@ class VectorEnv(ABC):
     def options(self) -> dict[str, Any]:
         """Return the game's parameters."""
         return {}
+
+
+def option_names(declared: object, owner: str) -> tuple[str, ...]:
+    """Return the names that `changeable_options` declares; refuse anything but names."""
+    if isinstance(declared, tuple | list) and all(isinstance(each, str) for each in declared):
+        return tuple(declared)
+    raise ContractError(
+        f'{owner}.changeable_options must be a tuple of names, as in ("length",); '
+        f"this is {declared!r}"
+    )

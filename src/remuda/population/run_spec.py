@@ -42,6 +42,12 @@ class RunSpec:
             return replace(self, config=changes)
         return replace(self, config=self.config.model_copy(update=dict(changes)))
 
+    def with_options(self, changed: Mapping[str, Any]) -> RunSpec:
+        """Return the same run, whose environments start with these changed options."""
+        if changed == self.env.changed:
+            return self
+        return replace(self, env=replace(self.env, changed=dict(changed)))
+
     @property
     def agents(self) -> tuple[AgentSpec, ...]:
         return self.env.agents

@@ -146,6 +146,7 @@ class Record:
     shares: dict[str, float] = field(default_factory=dict)  # of the actors' time, by `SHARES`
     policies: dict[str, PolicyRecord] = field(default_factory=dict)
     episode_metrics: dict[str, float | None] = field(default_factory=dict)
+    env_options: dict[str, Any] = field(default_factory=dict)  # those that the run has changed
     members: dict[str, MemberRecord] = field(default_factory=dict)
     """Keys are `policy`, or `policy@version` for a frozen copy. If there are many frozen copies,
     only some records contain them: see `with_all_members`."""
@@ -254,6 +255,9 @@ def groups(record: Record) -> Iterator[tuple[str, Mapping[str, float | None]]]:
     yield "run", {name: getattr(record, name) for name in SHOWN_OF_RUN}
     yield "actor", record.shares
     yield "game", record.episode_metrics
+    options = {name: x for name, x in record.env_options.items() if type(x) in (int, float)}
+    if options:
+        yield "env_options", options
     if record.population:
         yield "population", record.population
     for name, member in record.members.items():

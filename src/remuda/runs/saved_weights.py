@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from remuda.config import Config
+from remuda.envs.live_options import in_force
 from remuda.errors import CheckpointError, RunDirectoryError
 from remuda.policies.spec import PolicySpec
 from remuda.policies.stack import ParameterStack, layout_size
@@ -44,9 +45,27 @@ def save_weights(
 def load_run(
     run: RunDirectory, checkpoint: int | str = "final"
 ) -> tuple[RunSpec, dict[str, Snapshot]]:
-    """Return the resolved settings of a run, and the snapshots of its policies."""
+    """Return the resolved settings of a run, and the snapshots of its policies.
+
+    Environments of these settings start with the options in force at the checkpoint.
+    """
     spec = run.spec()
-    return spec, load_snapshots(run, spec, checkpoint)
+    snapshots = load_snapshots(run, spec, checkpoint)
+    return spec_at(run, spec, find_checkpoint(run, spec, checkpoint)), snapshots
+
+
+def spec_at(run: RunDirectory, spec: RunSpec, number: int | None) -> RunSpec:
+    """Return the run with the environment options in force at a checkpoint; None: at the end."""
+    if not spec.env.changeable_options:
+        return spec
+    numbers = run.checkpoints.numbers()
+    if number is None and numbers:
+        number = numbers[-1]
+    if number is None:
+        return spec
+    saved = run.checkpoints.read(number, COORDINATOR)
+    turns = run.checkpoints.manifest(number).turns
+    return spec.with_options(in_force(saved.get("env_options", "[]"), turns))
 
 
 def load_snapshots(

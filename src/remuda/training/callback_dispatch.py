@@ -80,7 +80,7 @@ class Events:
     def attach(self, assembly: Assembly) -> None:
         """Give callbacks and requests access to the assembly's shared memory."""
         self.requests.attach(assembly.playing)
-        self._run.attach(assembly.changes, assembly.table)
+        self._run.attach(assembly.changes, assembly.table, assembly.env_options)
         self._before = assembly.scoreboard.all_acted()
 
     @property
@@ -99,10 +99,10 @@ class Events:
 
     def poll(self, reading: Reading, seconds: float) -> None:
         """Carry out requests of other programs, and dispatch episodes since the last poll."""
+        self._run.turns, self._run.seconds = int(reading.play[Play.TURNS]), seconds
         self.requests.poll()
         if not self._callbacks:
             return
-        self._run.turns, self._run.seconds = int(reading.play[Play.TURNS]), seconds
         change, self._before = reading.policy - self._before, reading.policy
         episodes = {
             name: EpisodeSummary(int(count), float(total / count))

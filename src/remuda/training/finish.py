@@ -80,19 +80,20 @@ class Finish:
         config, run, hooks, signals = self.config, self.run, self.hooks, self.signals
         self.events.requests.close()
         limits, begun = Limits(config.run.evaluate_seconds, signals.stopped), time.monotonic()
+        spec = self.assembly.spec_in_force
         result = self._save_results(result)  # first, since later steps may fail
         hooks.trained(run.path, result.record.turns)
         if config.run.evaluate_episodes and not (signals.stopped() or self.events.failure):
             limits = replace(limits, watch=partial(hooks.progress, played_words(config)))
-            result = _measure(self.assembly.spec, result, snapshots, limits)
+            result = _measure(spec, result, snapshots, limits)
             result = self._save_results(result)
         result = replace(result, signal=signals.caught)
         hooks.results(result)
         if result.evaluation is not None:
             limits = limits.part(0, 1, time.monotonic() - begun)
             watch = partial(hooks.progress, "matches against the best checkpoint")
-            play = CheckpointPlay(self.assembly.spec, run, replace(limits, watch=watch))
-            result = compare_last(config, result, coordinator, play, snapshots)
+            play = CheckpointPlay(spec, run, replace(limits, watch=watch))
+            result = compare_last(spec, result, coordinator, play, snapshots)
             result = self._save_results(result)
         result = replace(result, signal=signals.caught)
         self.events.end(result)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from remuda.envs.adapters.copy_options import CopyOptions
 from remuda.envs.adapters.detect import CHECKERS, PARALLEL
 from remuda.envs.adapters.masks import MASK, Masks, can_be_masked
 from remuda.envs.adapters.spaces import action_converter, observation_converter
@@ -63,6 +64,8 @@ class Copies(TurnArrays):
         """Make the copies, and reset the first to inspect it."""
         self._make, self._inspected = make, {0}
         self.copies = copies = [make() for _ in range(num_envs)]  # the library's environments
+        self._options = CopyOptions(copies)
+        self.changeable_options = self._options.declared
         result = first_reset(copies[0], self._reset_result)
         agents, infos = self._spaces_of(copies[0]), self._infos_of(copies[0], result)
         self._names = names = tuple(agents)
@@ -122,6 +125,9 @@ class Copies(TurnArrays):
             except BadValueError as error:
                 raise self._broken(e, error) from None
 
+    def set_option(self, name: str, value: Any) -> None:
+        self._options.change(name, value)
+
     def _spaces_of(self, env: Any) -> Mapping[Any, Spaces]:
         """Return the spaces of each agent; those of a PettingZoo environment by default."""
         names = env.possible_agents
@@ -139,6 +145,7 @@ class Copies(TurnArrays):
         """
         was_inspected = e in self._inspected
         self._inspected.discard(e)
+        self._options.apply(e, self.copies[e])
         try:
             return reset_env(self.copies[e], seed, self._reset_result)
         except Exception as error:
@@ -146,6 +153,8 @@ class Copies(TurnArrays):
                 raise
             close(self.copies[e].close, self.copies[e])
             self.copies[e] = self._make()
+            self._options.replaced(e)
+            self._options.apply(e, self.copies[e])
             return reset_env(self.copies[e], seed, self._reset_result)
 
     @abstractmethod

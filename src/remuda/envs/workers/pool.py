@@ -20,6 +20,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from remuda.envs.description import declared_options
+from remuda.envs.live_options import SIZE
 from remuda.envs.registry import Game, find_game
 from remuda.envs.scripted import possibilities
 from remuda.envs.vector_env import VectorEnv
@@ -88,6 +90,8 @@ class WorkerEnvs(VectorEnv):
         self.episode_metrics = single.episode_metrics
         self.can_observe_together = single.can_observe_together
         self.may_return_at_once = single.may_return_at_once
+        self.changeable_options = declared_options(single)
+        self._changed: dict[str, Any] = {}
         self._options = single.options()
         single.close()
         self._group_of = {agent: group for group in self.turn_groups for agent in group}
@@ -150,6 +154,15 @@ class WorkerEnvs(VectorEnv):
             self._ask()
         self._shared["seeds"][:], self._shared["mask"][:] = seeds, mask
         self._ask(RESET)
+
+    def set_option(self, name: str, value: Any) -> None:
+        """Include the value in the next request to reset."""
+        self._changed[name] = value
+        text = json.dumps(self._changed).encode()
+        options = self._shared["options"]
+        options[: len(text)] = np.frombuffer(text, np.uint8)
+        options[len(text) :] = 0
+        self._shared["option_changes"][0] += 1
 
     def begin_turn(self) -> None:
         """Include the start of the turn in the next request."""
@@ -313,6 +326,10 @@ class WorkerEnvs(VectorEnv):
             "message": ((workers, MESSAGE), np.uint8),
             "notes": ((workers, MESSAGE), np.uint8),
             "noted": ((workers,), np.int64),
+            "options": ((SIZE if self.changeable_options else 0,), np.uint8),
+            # counts the calls of `set_option`, and for each worker the calls that it has seen
+            "option_changes": ((1,), np.int64),
+            "options_seen": ((workers,), np.int64),
             "seeds": ((num_envs,), np.int64),
             "mask": ((num_envs,), np.bool_),
             "acts": ((num_agents,), np.bool_),

@@ -200,6 +200,10 @@ def _report_to_supervisor(share: Share) -> None:
 def _serve(env: VectorEnv, shared: SharedArrays, share: Share) -> None:
     own, todo = slice(share.first, share.end), shared["todo"][share.index]
     if todo[RESET]:
+        if shared["option_changes"][0] != shared["options_seen"][share.index]:
+            shared["options_seen"][share.index] = shared["option_changes"][0]
+            for name, value in json.loads(bytes(shared["options"]).rstrip(b"\0")).items():
+                env.set_option(name, value)
         env.reset(shared["seeds"][own], shared["mask"][own])
     if todo[BEGIN]:
         env.begin_turn()

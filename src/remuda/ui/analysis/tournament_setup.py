@@ -26,7 +26,7 @@ from remuda.evaluation.tournaments.settings import TournamentSettings
 from remuda.evaluation.tournaments.until import play_until
 from remuda.publish.snapshot import Snapshot
 from remuda.runs.run_directory import RunDirectory
-from remuda.runs.saved_weights import load_run
+from remuda.runs.saved_weights import load_run, spec_at
 from remuda.training.saved.games import entrants_of, find_saved_game, is_meant_of_run
 from remuda.training.saved.policies import Reference, SavedPolicies
 from remuda.types import Floats
@@ -158,7 +158,8 @@ def recorded_setup(directory: Path) -> tuple[TournamentSetup, Mapping[str, str]]
             }
             for each in record["entrants"]
         }
-        spec = RunDirectory.open(Path(asked["checkpoints_of"])).spec()
+        run = RunDirectory.open(Path(asked["checkpoints_of"]))
+        spec = spec_at(run, run.spec(), None)
         return setup_of_snapshots(spec, snapshots, seed, sampled), sources
     entrants: dict[str, Entrant] = {}
     for each in record["entrants"]:

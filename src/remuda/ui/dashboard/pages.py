@@ -149,9 +149,12 @@ class Pages:
     def control(
         self,
         run: str,
-        do: Literal["stop", "checkpoint", "list", "set"],
+        do: Literal["stop", "checkpoint", "list", "set", "set_option"],
         values: Any = None,
         policy: Any = None,
+        name: str | None = None,
+        value: Any = None,
+        from_turn: Annotated[int, Field(ge=0)] | None = None,
     ) -> dict[str, Any]:
         """Send a request to a run, as `remuda.coordinator.requests.ask` does."""
         if not self._control:
@@ -162,6 +165,7 @@ class Pages:
         if not files.is_running():
             raise UsageError(f"{run} is not running, so it accepts no requests")
         request = {"do": do, "values": values, "policy": policy}
+        request |= {"name": name, "value": value, "from_turn": from_turn}
         return {"done": ask(files.path, {k: v for k, v in request.items() if v is not None})}
 
     def watch(

@@ -31,6 +31,7 @@ from remuda.envs.vector_env import VectorEnv
 from remuda.errors import RemudaError, UsageError
 from remuda.policies.losses import log_probabilities
 from remuda.runs.run_directory import RunDirectory
+from remuda.runs.saved_weights import spec_at
 from remuda.types import Array
 from remuda.ui.dashboard.watching import READ_ONLY
 from remuda.ui.play.playing import Moment, episode
@@ -120,7 +121,7 @@ def main() -> None:
 def played(request: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the seats, then each turn, as plain data; `Pages.watch` makes the request."""
     run = RunDirectory.open(Path(request["run"]))
-    spec = run.spec()
+    spec = spec_at(run, run.spec(), None)
     config, game, env = spec.config, find_game(spec.env.game), spec.env.make(1)
     agents = [agent.name for agent in env.agents]
     if unknown := set(request["seats"]) - set(agents):
