@@ -16,6 +16,8 @@ from remuda.evaluation.policy import Policy as Policy
 from remuda.evaluation.policy import PolicyState as PolicyState
 from remuda.evaluation.results import Evaluation as Evaluation
 from remuda.evaluation.tournaments.engine import Tournament as Tournament
+from remuda.evaluation.trajectories import AgentTrajectories as AgentTrajectories
+from remuda.evaluation.trajectories import Trajectories as Trajectories
 from remuda.policies.algorithms.rollout_algorithm import RolloutAlgorithm as RolloutAlgorithm
 from remuda.policies.algorithms.transition_algorithm import (
     TransitionAlgorithm as TransitionAlgorithm,
