@@ -67,8 +67,8 @@ def _check_spaces(spec: RunSpec) -> None:
             raise UsageError(f"{agent.name} observes {spaces.unmasked}: {error}") from None
     if spec.env.to_plain() is None:
         raise UsageError(
-            f"{spec.env.game} has spaces of its own classes, which a file cannot describe; use "
-            "Gymnasium's classes"
+            f"{spec.env.game} declares spaces of classes that a file cannot describe; use those of "
+            "Gymnasium"
         )
 
 
