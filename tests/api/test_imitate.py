@@ -52,7 +52,7 @@ def test_a_clone_acts_as_its_model_and_others_start_from_it(kuhn, data, tmp_path
     assert (acts == steps.actions).mean() > 0.9
     assert clone.config.env.scripted == {"agent_0": "random"}
     assert len(clone.evaluate(4).returns) == 4
-    policies = {"agent_1": {"init_from": f"{clone.path}:agent_1"}}
+    policies = {"agent_1": {"init_from": clone["agent_1"]}}
     started = trained(tmp_path / "started", "kuhn_poker", policies=policies, policy=PPO)
     assert started.initial["agent_1"]["run"] == str(clone.path)
     assert "agent_0" not in started.initial

@@ -19,6 +19,7 @@ from remuda.policies.actions import (
 )
 from remuda.policies.networks.actor_critic import ActorCritic, count_observations
 from remuda.policies.networks.network import Network
+from remuda.policies.optimizer import Adam
 from remuda.policies.spec import PolicySpec, first_weights
 from remuda.policies.stack import ParameterStack
 from remuda.system.rng import make_rng, torch_rng
@@ -42,7 +43,7 @@ class Demonstrations:
 
 @dataclass(frozen=True)
 class CloningSettings:
-    """Settings of the optimisation, as in `remuda.imitate`."""
+    """The arguments of `remuda.imitate` that concern the optimisation."""
 
     epochs: int
     batch_size: int
@@ -66,8 +67,7 @@ def clone_behaviour(spec: PolicySpec, steps: Demonstrations, settings: CloningSe
         count_observations(stack.of(0), _inputs(steps.observations, frames, every))
     chosen = torch.from_numpy(_normalised(spec.actions, steps.actions))
     masks = None if steps.masks is None else torch.from_numpy(steps.masks)
-    learned = [value for name, value in stack.parameters.items() if name not in network.buffers]
-    optimizer = torch.optim.Adam(learned, settings.learning_rate)
+    optimizer = Adam(stack.flat, stack.gradients, [settings.learning_rate], [1e-8])
     rng = make_rng(settings.seed, "imitation", spec.name)
     count = len(chosen)
     for _ in range(settings.epochs):
@@ -76,8 +76,7 @@ def clone_behaviour(spec: PolicySpec, steps: Demonstrations, settings: CloningSe
             outputs = network.outputs(network.acting(stack.parameters, None), inputs[None])
             allowed = None if masks is None else masks[None, rows]
             loss = -log_likelihoods(spec.actions, outputs, chosen[None, rows], allowed).mean()
-            optimizer.zero_grad()
-            loss.backward()
+            _differentiate(loss, stack)
             optimizer.step()
             _limit_scales(network, stack)
     return stack.read(0)
@@ -98,6 +97,15 @@ def log_likelihoods(
     z = (before - means) * (-log_scales).exp()
     normal = -0.5 * z.square() - log_scales - HALF_LOG_TWO_PI
     return (normal - log_slopes(before)).sum(-1)
+
+
+def _differentiate(loss: Tensor, stack: ParameterStack) -> None:
+    """Write the gradients of the parameters that the loss depends on; the others stay 0."""
+    learned = {k: each for k, each in stack.parameters.items() if k not in stack.buffers}
+    gradients = torch.autograd.grad(loss, tuple(learned.values()), allow_unused=True)
+    for name, gradient in zip(learned, gradients, strict=True):
+        if gradient is not None:
+            stack.gradient_views[name].copy_(gradient)
 
 
 def _limit_scales(network: Network, stack: ParameterStack) -> None:

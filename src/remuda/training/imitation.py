@@ -18,6 +18,7 @@ from remuda.population.run_spec import RunSpec
 from remuda.publish.snapshot import Snapshot
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import save_weights
+from remuda.runtime.host import threads
 from remuda.system.rng import torch_rng
 from remuda.types import Floats
 
@@ -44,7 +45,8 @@ def clone_run(
         RunDirectory.refuse_taken(directory)
     cloned = next(each for each in spec.policies if each.name == names[0])
     _check_network(cloned)
-    weights = clone_behaviour(cloned, _demonstrations(data, names, cloned), settings)
+    with threads(1):  # small networks are faster so, and a seed gives the same weights
+        weights = clone_behaviour(cloned, _demonstrations(data, names, cloned), settings)
     if not np.isfinite(weights).all():
         raise UsageError(
             "the clone's weights are not finite; use a smaller learning_rate, or check that the "
