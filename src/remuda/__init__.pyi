@@ -2,6 +2,7 @@
 
 from remuda.analysis.frame import Frame as Frame
 from remuda.analysis.payoffs.payoffs import Payoffs as Payoffs
+from remuda.api.imitate import imitate as imitate
 from remuda.api.run import Run as Run
 from remuda.api.run import load as load
 from remuda.api.tournament import tournament as tournament
@@ -16,6 +17,8 @@ from remuda.evaluation.policy import Policy as Policy
 from remuda.evaluation.policy import PolicyState as PolicyState
 from remuda.evaluation.results import Evaluation as Evaluation
 from remuda.evaluation.tournaments.engine import Tournament as Tournament
+from remuda.evaluation.trajectories import AgentTrajectories as AgentTrajectories
+from remuda.evaluation.trajectories import Trajectories as Trajectories
 from remuda.policies.algorithms.rollout_algorithm import RolloutAlgorithm as RolloutAlgorithm
 from remuda.policies.algorithms.transition_algorithm import (
     TransitionAlgorithm as TransitionAlgorithm,

@@ -208,6 +208,26 @@ def check(policy, env, episodes):
     assert same(policy.flatten(observations[0]), flat[0])
 
 
+def check_recorded(run, agent, play, path):
+    """Compare recorded episodes with those that the environments played meanwhile."""
+    Asked.episodes.clear()
+    run.record(play, to=path)
+    recorded = remuda.Trajectories.load(path)
+    steps, spaces_of = recorded[agent], recorded.spaces(agent)
+    whole = [each for each in Asked.episodes if len(each) == EPISODE]
+    shown, _, actions = zip(*(step for each in whole[:play] for step in each), strict=True)
+    if isinstance(shown[0], dict) and "action_mask" in shown[0]:
+        shown = [{k: v for k, v in each.items() if k != "action_mask"} for each in shown]
+        shown = [each.get("observation", each) for each in shown]
+    assert same(steps.observations, batched(shown))
+    assert same(steps.actions, batched(actions))
+    assert steps.lengths.tolist() == [EPISODE] * play
+    rows = spaces_of.policy_actions(steps.actions)
+    shape = (len(rows), *(recorded.spec_of(agent).action_space.shape or ()))
+    back = spaces_of.actions(rows.astype(rows.dtype).reshape(shape), single=False)
+    assert same(back, steps.actions)
+
+
 SETTINGS = {**{kind: (kind, {}) for kind in KINDS}, **POLICIES}
 
 
@@ -249,6 +269,7 @@ def test_act_returns_what_the_environment_gets_in_training(setting, tmp_path):
     check(run["agent_0"], Asked(kind), whole[-3:])
     copied = pickle.loads(pickle.dumps(run["agent_0"]))
     check(copied, Asked(kind), whole[-3:])
+    check_recorded(run, "agent_0", 3, tmp_path / "data.npz")
 
 
 def test_agents_of_pettingzoo_have_spaces_of_their_own(tmp_path):

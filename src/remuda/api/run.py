@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
 from pathlib import Path
 from typing import Any, Literal
@@ -14,8 +15,12 @@ from remuda.config import Config
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.evaluation.evaluate import evaluate as play_episodes
 from remuda.evaluation.policy import Policy
+from remuda.evaluation.recording import record_trajectories
 from remuda.evaluation.results import Evaluation
 from remuda.evaluation.tournaments.entrants import Player
+from remuda.evaluation.trajectories import Trajectories
+from remuda.population.run_spec import RunSpec
+from remuda.publish.snapshot import Snapshot
 from remuda.runs.metrics import row_of
 from remuda.runs.recorded_matches import read_births, read_ledger, read_payoffs
 from remuda.runs.result import Result
@@ -243,13 +248,63 @@ class Run(Mapping[str, Policy]):
             CheckpointError: the checkpoint is missing or damaged.
             ConfigError: there is no such agent, or no such scripted policy.
         """
+        spec, snapshots = self._to_play(episodes, seed, checkpoint)
+        named = None if scripted is None else name_scripted(scripted, "scripted")
+        return play_episodes(spec, snapshots, episodes, seed, named, sampled)
+
+    def record(
+        self,
+        episodes: int = 100,
+        *,
+        to: str | os.PathLike[str],
+        checkpoint: Checkpoint = "final",
+        seed: int = 0,
+        scripted: Mapping[str, str | Callable[..., Any]] | None = None,
+        sampled: bool | None = None,
+    ) -> Trajectories:
+        """Play episodes, and write every step in the environment's own spaces.
+
+        Args:
+            episodes: number of episodes.
+            to: a file that ends with `.npz`, which is replaced; `Trajectories.load` reads it. Or
+                `minari:NAME-v0` for a data set of Minari; with several agents each has its data
+                set, `NAME-AGENT-v0`.
+            checkpoint: the checkpoint of the weights.
+            seed: seed of the environments.
+            scripted: scripted policies by agent, as in `evaluate`.
+            sampled: explore as at the end of training; False: greedy; None: `run.evaluate_sampled`.
+
+        Returns:
+            What was recorded. All of it is in memory while the episodes are played.
+
+        Raises:
+            UsageError: an argument is invalid, the file cannot be written, Minari is missing, or
+                an observation has parts that are not arrays.
+            RunDirectoryError: weights are missing or damaged.
+            CheckpointError: the checkpoint is missing or damaged.
+            ConfigError: there is no such agent, or no such scripted policy.
+        """
+        spec, snapshots = self._to_play(episodes, seed, checkpoint)
+        named = None if scripted is None else name_scripted(scripted, "scripted")
+        return record_trajectories(
+            spec,
+            snapshots,
+            episodes,
+            to,
+            run=str(self.path),
+            seed=seed,
+            scripted=named,
+            sampled=sampled,
+        )
+
+    def _to_play(
+        self, episodes: int, seed: int, checkpoint: Checkpoint
+    ) -> tuple[RunSpec, dict[str, Snapshot]]:
         if not _is_count(episodes) or episodes < 1:
             raise UsageError(f"episodes: a whole number, one at least; this is {episodes!r}")
         if not _is_count(seed) or seed < 0:
             raise UsageError(f"seed: a whole number, 0 or more; this is {seed!r}")
-        spec, snapshots = load_run(self._files, _checked_checkpoint(checkpoint))
-        named = None if scripted is None else name_scripted(scripted, "scripted")
-        return play_episodes(spec, snapshots, episodes, seed, named, sampled)
+        return load_run(self._files, _checked_checkpoint(checkpoint))
 
     def report(self) -> Path:
         """Write the run's `play.gif` and `report.html`; return the path of the page.

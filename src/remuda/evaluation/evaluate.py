@@ -106,21 +106,25 @@ def play_recorded(
     states: int = 0,
     frames: int = 1,
     seconds: float | None = None,
+    scripted: Mapping[str, str] | None = None,
+    steps: bool = False,
 ) -> RecordedPlay:
     """Play episodes as `evaluate` does, and record every turn.
 
-    At least `states` observations of each agent are recorded, each stacked to `frames` frames.
-    Play ends after `seconds`, if set.
+    At least `states` observations of each agent are recorded, each stacked to `frames` frames;
+    with `steps`, all steps of the episodes. Play ends after `seconds`, if set.
     """
     explores = _explores(spec.config, sampled)
     recorded: list[Recorded] = []
 
     def make_actor(copies: int) -> Actor:
         def wrap(env: VectorEnv) -> VectorEnv:
-            recorded.append(Recorded(env, -(-episodes // copies), states, frames))
+            recorded.append(Recorded(env, -(-episodes // copies), states, frames, steps))
             return recorded[-1]
 
-        actor = actor_for_play(spec, snapshots, copies, seed, sampled=explores, wrap=wrap)
+        actor = actor_for_play(spec, snapshots, copies, seed, scripted, explores, wrap)
+        if isinstance(actor.seats, MatchSeats):
+            recorded[-1].sitting = actor.seats.sitting
         recorded[-1].start()
         return actor
 

@@ -72,6 +72,11 @@ class ActionBounds:
         clipped: Array = np.clip(scaled, self.low, self.high)
         return clipped
 
+    def normalise(self, actions: Array) -> Floats:
+        """Return the normalised actions that `scale` maps to these: the inverse within bounds."""
+        normal: Floats = ((actions - self._centre) / self._half).astype(np.float32)
+        return normal
+
     def scale_tensor(self, actions: Tensor) -> Tensor:
         unit = torch.where(torch.from_numpy(self.is_bounded), actions.clamp(-1, 1), actions)
         scaled = torch.from_numpy(self._centre) + torch.from_numpy(self._half) * unit.double()

@@ -94,6 +94,9 @@ def test_of_several_files_each_goes_over_those_before_it(tmp_path):
         ("analyse", "name what to analyse: a run, a tournament's directory or a .csv; `remuda ru"),
         ("evaluate nowhere", "nowhere is no run directory"),
         ("watch nowhere", "nowhere is no run directory"),
+        ("record nowhere", "name the file to write, as in `remuda record RUN --to data.npz`"),
+        ("record --to data.npz", "name the run to record, as in `remuda record RUN --to data."),
+        ("record nowhere --to data.npz", "nowhere is no run directory"),
         ("games 3 4", "unexpected '4'"),
     ],
 )

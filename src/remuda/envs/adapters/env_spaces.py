@@ -10,6 +10,7 @@ from gymnasium import spaces
 
 from remuda.envs.adapters.masks import MASK, can_be_masked, mask_form, write_mask
 from remuda.envs.adapters.spaces import OBSERVATION, action_converter, observation_converter
+from remuda.envs.batches import named_parts, unflatten
 from remuda.envs.checks import BadValueError, short
 from remuda.envs.observation_parts import spaces_in
 from remuda.envs.scripted import possibilities
@@ -39,6 +40,11 @@ class EnvSpaces:
         self._observations = observation_converter(self.observation_space, self._actions)
         self._agent = agent
         self._form = mask_form(self.action_space) if can_be_masked(self._actions.space) else None
+
+    @property
+    def unmasked(self) -> spaces.Space[Any]:
+        """The observation space without the action mask."""
+        return self._observations.unmasked
 
     @property
     def is_array(self) -> bool:
@@ -95,6 +101,29 @@ class EnvSpaces:
         """Convert the policy's actions, [N, *shape], to the environment's, within their bounds."""
         actions = self._actions.unpack(chosen)
         return actions[0] if single else _batch(self.action_space, actions)
+
+    def unflatten(self, rows: Array) -> Any:
+        """Convert the policy's observations, [N, *shape], to a batch in `unmasked`.
+
+        Raises:
+            UsageError: a part of the space is not an array.
+        """
+        return unflatten(self.unmasked, rows.reshape(len(rows), -1))
+
+    def policy_actions(self, actions: Any) -> Array:
+        """Convert a batch of the environment's actions to [N, size]; choices start at 0."""
+        found = []
+        space = named_parts(self.action_space, _leaves(self.action_space))
+        for name, part in named_parts(self.action_space, actions).items():
+            first = getattr(space[name], "start", 0)
+            found.append((np.asarray(part) - first).reshape(len(part), -1))
+        return np.concatenate(found, axis=1)
+
+
+def _leaves(space: spaces.Space[Any]) -> Any:
+    """Return the parts of a space, nested like its values."""
+    inner = spaces_in(space)
+    return space if inner is None else {key: _leaves(own) for key, own in inner.items()}
 
 
 def _shape(value: Any) -> tuple[int, ...] | None:

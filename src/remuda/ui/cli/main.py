@@ -49,6 +49,7 @@ COMMANDS = {
         solvers.exploit, solvers.ExploitOptions, "target", takes_words=True, is_long=True
     ),
     "psro": Command(solvers.psro, solvers.PsroOptions, "game", takes_words=True, is_long=True),
+    "record": Command(one_run.record, one_run.RecordOptions, "run", is_long=True),
     "watch": Command(one_run.watch, one_run.WatchOptions, "run"),
     "report": Command(one_run.report, one_run.ReportOptions, "run"),
     "runs": Command(several_runs.runs, several_runs.RunsOptions, "directory"),

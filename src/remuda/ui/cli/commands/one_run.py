@@ -1,11 +1,12 @@
-"""The commands for one run: `remuda status`, `evaluate`, `watch`, `report`."""
+"""The commands for one run: `remuda status`, `evaluate`, `record`, `watch`, `report`."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
@@ -41,6 +42,29 @@ class EvaluateOptions(PrintOptions, RunOptions):
     histories: Path | None = None
     """A file for the moves of each episode, one JSON line per episode, with OpenSpiel's action
     numbers. Only for OpenSpiel games."""
+
+
+class RecordOptions(RunOptions):
+    """Record episodes of a run's policies: every observation, action and reward."""
+
+    NEEDED: ClassVar[Mapping[str, str]] = {
+        **needs("run", "name the run to record, as in `remuda record RUN --to data.npz`"),
+        "to": "name the file to write, as in `remuda record RUN --to data.npz`",
+    }
+
+    to: str
+    """The file to write, which ends with `.npz`; `remuda.Trajectories.load` reads it. Or
+    `minari:NAME-v0` for a data set of Minari, one for each agent."""
+    episodes: PositiveInt = 100
+    """Episodes to play."""
+    seed: NonNegativeInt = 0
+    """Seed of the games."""
+    sampled: bool | None = None
+    """As for `remuda evaluate`."""
+    checkpoint: Literal["final", "best"] | PositiveInt = "final"
+    """As for `remuda evaluate`."""
+    scripted: dict[str, str] = Field(default_factory=dict)
+    """As for `remuda evaluate`."""
 
 
 class WatchOptions(PictureOptions, RunOptions):
@@ -144,6 +168,30 @@ def _print_evaluation(options: EvaluateOptions, game: str, evaluation: Evaluatio
         if len(values):
             shown = f"{values.mean():.4g} ± {standard_error(values):.2g}"
         print(f"  {name.replace('_', ' ')}: {shown}")
+
+
+def record(options: RecordOptions) -> int:
+    """Record a run's episodes: observations, actions and rewards, as a file or for Minari."""
+    from remuda.evaluation.recording import record_trajectories
+    from remuda.runs.run_directory import RunDirectory
+    from remuda.runs.saved_weights import load_run
+
+    run = RunDirectory.open(options.run)
+    _note_best(run, options.checkpoint)
+    spec, snapshots = load_run(run, options.checkpoint)
+    found = record_trajectories(
+        spec,
+        snapshots,
+        options.episodes,
+        options.to,
+        run=str(run.path),
+        seed=options.seed,
+        scripted=options.scripted,
+        sampled=options.sampled,
+    )
+    steps = ", ".join(f"{len(own):,} steps of {agent}" for agent, own in found.items())
+    print(f"wrote {options.to}: {found.num_episodes:,} episodes, {steps}")
+    return 0
 
 
 def watch(options: WatchOptions) -> int:

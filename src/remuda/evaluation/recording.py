@@ -1,0 +1,176 @@
+"""Recording of played episodes as `Trajectories`, and as data sets of Minari."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from remuda.envs.adapters.env_spaces import EnvSpaces
+from remuda.envs.recorded import RecordedEpisode
+from remuda.errors import UsageError
+from remuda.evaluation.evaluate import RecordedPlay, play_recorded
+from remuda.evaluation.trajectories import AgentTrajectories, Trajectories, npz_path
+from remuda.population.run_spec import RunSpec
+from remuda.publish.snapshot import Snapshot
+
+MINARI = "minari:"
+SETTINGS = {"options", "wrappers", "episode_metrics", "observe_together"}
+"""Settings of `env` that an environment is made with (`EnvConfig.made_with`)."""
+
+
+def record_trajectories(
+    spec: RunSpec,
+    snapshots: Mapping[str, Snapshot],
+    episodes: int,
+    to: str | os.PathLike[str],
+    *,
+    run: str = "",
+    seed: int = 0,
+    scripted: Mapping[str, str] | None = None,
+    sampled: bool | None = None,
+) -> Trajectories:
+    """Play episodes as `evaluate` does, and write them to an `.npz` file or to Minari.
+
+    `run`: the source of the policies, which the file names.
+    """
+    name = os.fspath(to)
+    dataset = name.removeprefix(MINARI) if name.startswith(MINARI) else ""
+    if dataset:  # refuse before a long play
+        check_minari(dataset)
+    else:
+        npz_path(to)
+    _check_spaces(spec)
+    explored = spec.config.run.evaluate_sampled if sampled is None else sampled
+    played = play_recorded(
+        spec, snapshots, episodes, seed, sampled=explored, scripted=scripted, steps=True
+    )
+    found = _trajectories(spec, played, scripted or {}, run, explored)
+    if dataset:
+        write_minari(found, dataset)
+    else:
+        found.save(to)
+    return found
+
+
+def _check_spaces(spec: RunSpec) -> None:
+    for agent in spec.agents:
+        spaces = EnvSpaces(agent)
+        flat = agent.observation_space
+        try:
+            spaces.unflatten(np.zeros((1, *(flat.shape or ())), flat.dtype))
+        except UsageError as error:
+            raise UsageError(f"{agent.name} observes {spaces.unmasked}: {error}") from None
+    if spec.env.to_plain() is None:
+        raise UsageError(
+            f"{spec.env.game} declares spaces of classes that a file cannot describe; use those of "
+            "Gymnasium"
+        )
+
+
+def _trajectories(
+    spec: RunSpec, played: RecordedPlay, scripted: Mapping[str, str], run: str, explored: bool
+) -> Trajectories:
+    episodes = played.game.episodes(played.asked)
+    agents = {}
+    for i, agent in enumerate(spec.agents):
+        steps, spaces = played.game.steps(i, episodes), EnvSpaces(agent)
+        rows = steps.actions.reshape(len(steps.actions), *(agent.action_space.shape or ()))
+        agents[agent.name] = AgentTrajectories(
+            observations=spaces.unflatten(steps.observations),
+            actions=spaces.actions(rows, single=False),
+            rewards=steps.rewards,
+            terminations=steps.terminations,
+            truncations=steps.truncations,
+            masks=steps.masks if agent.masked else None,
+            final_observations=spaces.unflatten(steps.final_observations),
+            episodes=steps.episodes,
+            policies=tuple(
+                _policy_of(spec, i, episodes[episode], scripted) for episode in steps.episodes
+            ),
+        )
+    settings = spec.config.env.model_dump(mode="json", include=SETTINGS)
+    return Trajectories(spec.env, settings, agents, run, explored, len(episodes))
+
+
+def _policy_of(
+    spec: RunSpec, agent: int, episode: RecordedEpisode, scripted: Mapping[str, str]
+) -> str:
+    """Return the name of the policy that played an agent in an episode."""
+    name, roster = spec.agents[agent].name, spec.roster
+    fixed = {**spec.config.env.scripted, **scripted}.get(name)
+    if fixed is not None:
+        return fixed
+    if agent in episode.policies:
+        return episode.policies[agent]
+    if name in roster.policies:
+        return name
+    return next(policy for policy in roster.policies if agent in roster.seats_of(policy))
+
+
+def check_minari(name: str) -> Any:
+    """Import Minari; raise UsageError if it is missing or `name` is no name of a data set."""
+    if not re.fullmatch(r"([\w-]+/)*[\w-]+-v\d+", name):
+        raise UsageError(
+            f"to: a data set of Minari is named minari:NAME-v0, with a version; this is "
+            f"{MINARI}{name}"
+        )
+    try:
+        return importlib.import_module("minari")
+    except ImportError as error:
+        raise UsageError(
+            f"{MINARI}{name} needs Minari ({error}): pip install 'remuda-rl[minari]', or record "
+            "to a file that ends with .npz"
+        ) from None
+
+
+def write_minari(data: Trajectories, name: str) -> list[str]:
+    """Write a data set of Minari for each agent; return their names.
+
+    A game of one agent has one data set, `name`. Otherwise the agent's name comes before the
+    version: `name-agent_0-v0`. A data set has an episode for each trajectory.
+    """
+    minari = check_minari(name)
+    buffer = importlib.import_module("minari.data_collector").EpisodeBuffer
+    base, _, version = name.rpartition("-")
+    acted = {agent: steps for agent, steps in data.items() if len(steps)}
+    names = []
+    for agent, steps in acted.items():
+        plain = re.sub(r"[^-_A-Za-z0-9]", "_", agent)
+        own = name if len(data) == 1 else f"{base}-{plain}-{version}"
+        spaces = data.spaces(agent)
+        try:
+            minari.create_dataset_from_buffers(
+                dataset_id=own,
+                buffer=[
+                    buffer(
+                        id=i,
+                        observations=_with_final(one.observations, one.final_observations),
+                        actions=one.actions,
+                        rewards=one.rewards.tolist(),
+                        terminations=one.terminations.tolist(),
+                        truncations=one.truncations.tolist(),
+                    )
+                    for i, one in enumerate(steps.trajectories())
+                ],
+                observation_space=spaces.unmasked,
+                action_space=spaces.action_space,
+                algorithm_name=f"Remuda, {data.run}",
+            )
+        except (OSError, ValueError) as error:
+            raise UsageError(f"Minari cannot write {own}: {error}") from None
+        names.append(own)
+    return names
+
+
+def _with_final(observations: Any, final: Any) -> Any:
+    """Return the observations of a trajectory with the final one: [T + 1, *shape] in each part."""
+    if isinstance(observations, dict):
+        return {key: _with_final(part, final[key]) for key, part in observations.items()}
+    if isinstance(observations, tuple):
+        return tuple(_with_final(*parts) for parts in zip(observations, final, strict=True))
+    return np.concatenate((observations, final))
