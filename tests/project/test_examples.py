@@ -1,5 +1,7 @@
 """The examples run as they are, only shorter, and show what their pages say."""
 
+import functools
+import importlib
 import re
 import subprocess
 import sys
@@ -176,6 +178,30 @@ def test_an_own_algorithm_as_printed(tmp_path, monkeypatch, name):
     (block,) = re.findall(rf"```python\n(class {name}\(.*?)```", printed, re.S)
     text = (EXAMPLES / "own_algorithm.py").read_text()
     assert block.removesuffix("        ...\n") in text
+
+
+def output_of(name, words, directory, monkeypatch, capsys):
+    """Run an example in this process, with the schedule `sequential`; return its lines."""
+    monkeypatch.syspath_prepend(EXAMPLES)
+    monkeypatch.chdir(directory)
+    monkeypatch.setattr(sys, "argv", [name, *words])
+    train = functools.partial(remuda.train, schedule="sequential", view=PlainView())
+    monkeypatch.setattr(remuda, "train", train)
+    importlib.import_module(name).main()
+    return capsys.readouterr().out.splitlines()
+
+
+def test_an_own_matchmaker_deals_the_matches(tmp_path, monkeypatch, capsys):
+    *_, last = output_of("own_matchmaker", ["300"], tmp_path, monkeypatch, capsys)
+    name, *counts = last.split()
+    assert name == "policy_3"
+    assert counts[3] == "0"  # never against itself
+    assert sum(map(int, counts)) > 0
+
+
+def test_an_own_director_freezes_copies(tmp_path, monkeypatch, capsys):
+    *_, last = output_of("own_director", ["2000"], tmp_path, monkeypatch, capsys)
+    assert last.startswith("frozen copies: policy_")
 
 
 @pytest.mark.process
