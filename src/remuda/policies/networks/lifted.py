@@ -216,12 +216,9 @@ class LiftedModule(Encoder):
         """Refuse layers and parameters that policies in one pass cannot have."""
         for name, part in self._pattern.named_modules():
             if _mixes_samples(part):
-                dropout = (
-                    " with dropout" if _dropout(part) and not isinstance(part, DROPOUT) else ""
-                )
                 raise ConfigError(
-                    f"{self._key}: {name or 'it'} is {type(part).__name__}{dropout}, but the "
-                    "features of an observation may not depend on other samples or random numbers; use LayerNorm "
+                    f"{self._key}: {name or 'it'} is {type(part).__name__}, but the features of an "
+                    "observation may not depend on other samples or random numbers; use LayerNorm "
                     "or GroupNorm, and set dropout to 0"
                 )
         for name, tensor in _held(self._pattern).items():
