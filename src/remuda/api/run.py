@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from remuda.training.python_settings import (
     name_scripted,
 )
 from remuda.training.saved.policies import CHECKPOINT, SavedPolicies, UnknownPolicyError
+
+if TYPE_CHECKING:
+    from remuda.ui.analysis.screen import Report, SocietyReport
 
 Checkpoint = int | Literal["final", "best"]
 """A checkpoint's number; `final`: the weights at the end of the run, or the newest checkpoint if
@@ -250,6 +253,12 @@ class Run(Mapping[str, Policy]):
         spec, snapshots = load_run(self._files, _checked_checkpoint(checkpoint))
         named = None if scripted is None else name_scripted(scripted, "scripted")
         return play_episodes(spec, snapshots, episodes, seed, named, sampled)
+
+    def analyse(self, **settings: Any) -> Report | SocietyReport:
+        """Analyse the policies; arguments, result and errors are those of `remuda.analyse`."""
+        from remuda.ui.analysis.analysing import analyse
+
+        return analyse(self, **settings)
 
     def report(self) -> Path:
         """Write the run's `play.gif` and `report.html`; return the path of the page.
