@@ -325,7 +325,7 @@ def _shape(made: object) -> object:
 
 
 def _held(module: nn.Module) -> dict[str, Tensor]:
-    """Return a module's parameters and buffers by name."""
+    """Return a mapping from names to a module's parameters and buffers."""
     return {**dict(module.named_parameters()), **dict(module.named_buffers())}
 
 

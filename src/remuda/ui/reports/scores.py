@@ -50,7 +50,7 @@ class Cells:
             for each in settings
         ]
         self.runs: dict[tuple[str, str], list[RunSummary]] = {}
-        """By method and task, sorted by seed."""
+        """The runs of each (method, task), sorted by seed."""
         self.games: dict[str, str] = {}
         """The game of each task."""
         names = zip(groups, _names(methods), _names(tasks), strict=True)
