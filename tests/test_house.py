@@ -184,7 +184,7 @@ def test_no_files_import_each_other_in_a_circle():
 
 
 OPENED_ELSEWHERE = {
-    "__init__.py": "the list of public names beside it",
+    "system/public_names.py": "the list of public names of a package",
     "system/checkpoint/opening.py": "the one way",
     "system/checkpoint/state.py": "writes a new file under a temporary name; syncs its directory",
     "system/checkpoint/store.py": "syncs a directory",

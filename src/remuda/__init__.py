@@ -9,26 +9,10 @@ The names in `__all__` and the modules in docs/api.md are public; all others are
 imported at its first use, so that `import remuda` takes milliseconds.
 """
 
-import re
-from typing import Any
-
+from remuda.system.public_names import public_names
 from remuda.system.version import __version__ as __version__
 
-with open(__file__ + "i", encoding="utf-8") as _stub:
-    _HOMES = re.findall(r"^from (\S+) import \(?\s*(\w+)", _stub.read(), re.MULTILINE)
-_HOME_OF = {name: home for home, name in _HOMES}
-
-__all__ = sorted(_HOME_OF)  # noqa: PLE0605 - the names are those of the stub
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name (PEP 562)."""
-    if name not in _HOME_OF:
-        raise AttributeError(f"module 'remuda' has no attribute {name!r}")
-    from importlib import import_module
-
-    found = globals()[name] = getattr(import_module(_HOME_OF[name]), name)
-    return found
+__all__, __getattr__ = public_names(__name__, __file__)
 
 
 def __dir__() -> list[str]:

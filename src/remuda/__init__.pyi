@@ -26,6 +26,7 @@ from remuda.policies.algorithms.transition_algorithm import (
 from remuda.runs.result import Result as Result
 from remuda.solvers.exploit.bounds import LowerBound as LowerBound
 from remuda.system.version import __version__ as __version__
+from remuda.ui.analysis.analysing import analyse as analyse
 from remuda.ui.analysis.exploiting import exploit as exploit
 from remuda.ui.analysis.psro import psro as psro
 from remuda.ui.reports.comparison import Comparison as Comparison

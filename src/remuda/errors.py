@@ -42,7 +42,7 @@ class ContractError(RemudaError):
 
 
 class CommandError(ContractError):
-    """A command of a user's director that cannot be carried out, so a restart does not help."""
+    """A result of a user's director or matchmaker that no restart can make usable."""
 
 
 class UserCodeError(RemudaError):

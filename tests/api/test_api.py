@@ -53,7 +53,8 @@ def test_everything_at_the_door_is_there():
 def test_importing_it_loads_nothing_else():
     code = "import sys, remuda; print(*(m for m in sys.modules if m.startswith('remuda')))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert set(out.stdout.split()) == {"remuda", "remuda.system", "remuda.system.version"}
+    lazy = {"remuda.system.public_names", "remuda.system.version"}
+    assert set(out.stdout.split()) == {"remuda", "remuda.system"} | lazy
 
 
 @pytest.mark.slow
@@ -96,6 +97,25 @@ def test_a_run_is_evaluated_again(run):
     assert (found.returns == again.returns).all()
     against = run.evaluate(episodes=4, scripted={"agent_1": "random"})
     assert against.returns.shape == (4, 2)
+
+
+def test_results_are_printed_as_short_tables(run):
+    found = run.evaluate(episodes=4)
+    lines = str(found).splitlines()
+    assert lines[0] == "Evaluation: 4 episodes, greedy"
+    assert [line.split()[0] for line in lines[1:]] == ["agent", "agent_0", "agent_1"]
+    assert "<td>agent_0</td>" in found._repr_html_()
+
+
+@pytest.mark.slow
+def test_the_result_of_a_run_is_printed_as_a_short_table(tmp_path):
+    directory = tmp_path / "run"
+    result = remuda.train("support:Tape", config=SMALL, run={"directory": directory}, view="quiet")
+    first, second, *_ = str(result).splitlines()
+    assert first.startswith(f"Result of {directory}: ")
+    assert "300 turns" in first
+    assert second.startswith("Evaluation: 2 episodes")
+    assert "<table>" in result._repr_html_()
 
 
 def test_a_report_is_made(run):
@@ -473,7 +493,7 @@ def test_functions_may_play_without_having_learned(run, tmp_path):
     assert remuda.load(result).config.env.scripted["agent_1"].startswith("pickled:always_three-")
 
 
-@pytest.mark.parametrize("view", [5, "live", object()])
+@pytest.mark.parametrize("view", [5, "silent", object()])
 def test_what_is_no_view_is_refused(view, tmp_path):
     run = {"turns": 10, "directory": tmp_path / "run"}
     with refuses(remuda.UsageError):

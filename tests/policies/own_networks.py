@@ -1,6 +1,7 @@
 """Networks that a user might bring along."""
 
 import threading
+import warnings
 from typing import ClassVar
 
 import torch
@@ -209,3 +210,75 @@ class Nested(nn.Module):
 
     def forward(self, x):
         return self.my_module(x.flatten(1) * self.weight)
+
+
+class Attends(nn.Module):
+    """A transformer over the numbers of an observation."""
+
+    def __init__(self, shape, dropout=0.0, layers=1):
+        super().__init__()
+        self.embed = nn.Linear(1, 8)
+        layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=dropout, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, layers)
+
+    def forward(self, x):
+        return self.encoder(self.embed(x.flatten(1).unsqueeze(-1))).mean(1)
+
+
+def lazy():
+    return nn.Sequential(nn.LazyLinear(6), nn.Tanh(), nn.LazyLinear(4))
+
+
+class LazyRemembers(nn.Module):
+    """A recurrent module with a lazy layer."""
+
+    state_size = 4
+
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.GRUCell(6, 4)
+        self.inputs = nn.LazyLinear(6)
+
+    def forward(self, x, state):
+        state = self.cell(self.inputs(x), state)
+        return state, state
+
+
+def lazy_norm():
+    return nn.Sequential(nn.LazyLinear(6), nn.LazyBatchNorm1d())
+
+
+class LazyUnused(nn.Module):
+    """A module with a lazy layer that `forward` does not call."""
+
+    def __init__(self):
+        super().__init__()
+        self.used, self.unused = nn.LazyLinear(3), nn.LazyLinear(3)
+
+    def forward(self, x):
+        return self.used(x)
+
+
+class AttendsAtRandom(nn.Module):
+    def __init__(self, shape):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(shape[0], 1, dropout=0.1, batch_first=True)
+
+    def forward(self, x):
+        return self.attention(x[:, None], x[:, None], x[:, None])[0].flatten(1)
+
+
+def random_rectifier(shape):
+    return nn.Sequential(nn.Linear(shape[0], 4), nn.RReLU())
+
+
+class Complex(nn.Linear):
+    def __init__(self, shape):
+        super().__init__(shape[0], 3)
+        self.phase = nn.Parameter(torch.ones(3, dtype=torch.complex64))
+
+
+def scripted(shape):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.jit.script(nn.Linear(shape[0], 3))

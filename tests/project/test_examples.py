@@ -1,8 +1,11 @@
 """The examples run as they are, only shorter, and show what their pages say."""
 
+import functools
+import importlib
 import re
 import subprocess
 import sys
+import types
 from collections import Counter
 from itertools import combinations
 from pathlib import Path
@@ -188,6 +191,92 @@ def test_an_own_algorithm_as_printed(tmp_path, monkeypatch, name):
     (block,) = re.findall(rf"```python\n(class {name}\(.*?)```", printed, re.S)
     text = (EXAMPLES / "own_algorithm.py").read_text()
     assert block.removesuffix("        ...\n") in text
+
+
+def output_of(name, words, directory, monkeypatch, capsys):
+    """Run an example in this process, with the schedule `sequential`; return its lines."""
+    monkeypatch.syspath_prepend(EXAMPLES)
+    monkeypatch.chdir(directory)
+    monkeypatch.setattr(sys, "argv", [name, *words])
+    train = functools.partial(remuda.train, schedule="sequential", view=PlainView())
+    monkeypatch.setattr(remuda, "train", train)
+    importlib.import_module(name).main()
+    return capsys.readouterr().out.splitlines()
+
+
+def test_an_own_matchmaker_deals_the_matches(tmp_path, monkeypatch, capsys):
+    *_, last = output_of("own_matchmaker", ["300"], tmp_path, monkeypatch, capsys)
+    name, *counts = last.split()
+    assert name == "policy_3"
+    assert counts[3] == "0"  # never against itself
+    assert sum(map(int, counts)) > 0
+
+
+def test_an_own_director_freezes_copies(tmp_path, monkeypatch, capsys):
+    *_, last = output_of("own_director", ["2000"], tmp_path, monkeypatch, capsys)
+    assert last.startswith("frozen copies: policy_")
+
+
+class Trial:
+    """A stand-in for a trial of Optuna, which is not installed: it is pruned at the second value.
+
+    With `pruned` false it never is.
+    """
+
+    def __init__(self, pruned):
+        self.pruned, self.reports = pruned, []
+
+    def suggest_float(self, name, low, high, log=False):
+        return (low * high) ** 0.5
+
+    def report(self, value, step):
+        assert np.isfinite(value)
+        self.reports.append(step)
+
+    def should_prune(self):
+        return self.pruned and len(self.reports) == 2
+
+
+@pytest.fixture
+def optuna(monkeypatch, tmp_path):
+    """A stand-in for the module; returns the exception that a pruned trial raises."""
+    module = types.ModuleType("optuna")
+    module.TrialPruned = type("TrialPruned", (Exception,), {})
+    monkeypatch.setitem(sys.modules, "optuna", module)
+    monkeypatch.syspath_prepend(EXAMPLES)
+    monkeypatch.chdir(tmp_path)
+    return module.TrialPruned
+
+
+SETTINGS = {
+    "schedule": "sequential",
+    "env": {"num_envs": 8},
+    "run": {"log_every": 0.1},
+    "checkpoint": {"evaluate_episodes": 0},
+}
+
+
+def test_a_pruned_trial_of_optuna_ends_its_run(optuna):
+    objective = importlib.import_module("optuna_search").objective
+    trial = Trial(pruned=True)
+    with pytest.raises(optuna, match="Optuna prunes the trial at a mean return of"):
+        objective(trial, 10**9, **SETTINGS)
+    assert len(trial.reports) == 2
+    (directory,) = Path("runs").iterdir()
+    summary = remuda.load(directory).summary()
+    assert summary["finished"]
+    assert summary["turns"] < 10**6
+
+
+def test_a_trial_of_optuna_returns_its_score(optuna):
+    objective = importlib.import_module("optuna_search").objective
+    trial = Trial(pruned=False)
+    score = objective(trial, 2000, **SETTINGS)
+    assert trial.reports == sorted(trial.reports)
+    assert trial.reports
+    (directory,) = Path("runs").iterdir()
+    agents = remuda.load(directory).summary()["evaluation"]["agents"].values()
+    assert score == pytest.approx(np.mean([agent["mean"] for agent in agents]))
 
 
 @pytest.mark.process

@@ -68,7 +68,7 @@ class Reinforce(remuda.RolloutAlgorithm):
         return -rows.advantages * rows.log_probs, rows.settings["baseline"] * error
 '''
 MATCHMAKER = '''
-from remuda.population.matchmaking.matchmaker import Matchmaker
+from remuda.population import Matchmaker
 
 
 class Neighbours(Matchmaker):

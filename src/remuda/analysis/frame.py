@@ -52,6 +52,11 @@ class Frame(Mapping[str, Array]):
     def __repr__(self) -> str:
         return f"<remuda {self._what}: {self.num_rows} rows, {len(self)} columns>"
 
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return a dictionary of plain values for each row."""
+        columns = [column.tolist() for column in self._columns.values()]
+        return [dict(zip(self._columns, row, strict=True)) for row in zip(*columns, strict=True)]
+
     def to_pandas(self) -> Any:
         """Return the columns as a `pandas.DataFrame`."""
         return data_frame(self._columns)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -30,6 +30,9 @@ from remuda.training.python_settings import (
     name_scripted,
 )
 from remuda.training.saved.policies import CHECKPOINT, SavedPolicies, UnknownPolicyError
+
+if TYPE_CHECKING:
+    from remuda.ui.analysis.screen import Report, SocietyReport
 
 Checkpoint = int | Literal["final", "best"]
 """A checkpoint's number; `final`: the weights at the end of the run, or the newest checkpoint if
@@ -305,6 +308,12 @@ class Run(Mapping[str, Policy]):
         if not _is_count(seed) or seed < 0:
             raise UsageError(f"seed: a whole number, 0 or more; this is {seed!r}")
         return load_run(self._files, _checked_checkpoint(checkpoint))
+
+    def analyse(self, **settings: Any) -> Report | SocietyReport:
+        """Analyse the policies; arguments, result and errors are those of `remuda.analyse`."""
+        from remuda.ui.analysis.analysing import analyse
+
+        return analyse(self, **settings)
 
     def report(self) -> Path:
         """Write the run's `play.gif` and `report.html`; return the path of the page.

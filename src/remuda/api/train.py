@@ -28,7 +28,7 @@ def train(
     preset: str | Sequence[str] = (),
     config: Path | str | Mapping[str, Any] | Config | None = None,
     resume: Run | Path | str | None = None,
-    view: View | None = None,
+    view: View | str | None = None,
     callbacks: Iterable[object] | None = (),
     **settings: Any,
 ) -> Result:
@@ -44,7 +44,8 @@ def train(
         config: settings as a YAML file, a nested mapping, or another run's `run.config` (whose
             `run.directory` is ignored).
         resume: a run to resume from its newest checkpoint; `settings` override the run's config.
-        view: the display; None: the live view in a terminal, otherwise plain lines.
+        view: the display: `live`, `plain` (lines), `quiet` (nothing), or an object with the methods
+            of a view. None: the live view in a terminal, otherwise plain lines.
         callbacks: objects with methods of `Callback`. They receive events, and may end the run or
             change hyperparameters.
         settings: sections of the configuration, which override `config`: `policy={"algorithm":
@@ -58,7 +59,7 @@ def train(
         UserCodeError: the environment's code raised an error; the message says where.
         RemudaError: any other error that you can fix; the message says how.
     """
-    from remuda.ui.terminal.live import make_view
+    from remuda.ui.terminal.live import find_view
 
     check_guard()
     named = {} if game is None else {"game": game}
@@ -70,7 +71,7 @@ def train(
     whole = load_config(tree)
     find_game(whole.game)
     check_presets(preset, whole.game)
-    view = make_view(whole.run.live) if view is None else view
+    view = find_view(view, whole.run.live)
     explicit_keys = written_in(config, settings | named, resume is not None)
     try:
         return run_training(

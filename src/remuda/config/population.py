@@ -29,8 +29,8 @@ BIRTHS = Only(needs="population.births.every")
 SLOTS = Only(needs="population.births.every or population.director")
 SNAPSHOTS = Only(
     when=lambda config: config.population.keeps_copies,
-    needs="population.snapshots.every, population.snapshots.win_rate or population.matchmaker "
-    "league",
+    needs="population.snapshots.every, population.snapshots.win_rate, population.director or "
+    "population.matchmaker league",
 )
 MIXED = Only(needs="population.matchmaker mixed")
 PRIORITIZED = Only(
@@ -81,8 +81,8 @@ class SnapshotsConfig(Section):
                 and config.population.matchmaker not in ("fixed", "league")
             ),
             needs="population.snapshots.every, population.snapshots.win_rate, "
-            "population.members_from or population.scripted, and a population.matchmaker other "
-            "than fixed and league",
+            "population.director, population.members_from or population.scripted, and a "
+            "population.matchmaker other than fixed and league",
         ),
     ] = None
     """The share of seats that frozen copies take in a match, apart from one seat, which a live
@@ -235,8 +235,8 @@ class PopulationConfig(Section):
                 and config.population.snapshots.share is None
             ),
             needs="population.matchmaker self_play, or a share of it in population.shares, one of "
-            "population.snapshots.every, population.snapshots.win_rate, population.members_from "
-            "and population.scripted, and population.snapshots.share None",
+            "population.snapshots.every, population.snapshots.win_rate, population.director, "
+            "population.members_from and population.scripted, and population.snapshots.share None",
         ),
     ] = 0.5
     """`self_play`: the share of opponent seats for the live weights; frozen copies take the rest,
@@ -278,7 +278,7 @@ class PopulationConfig(Section):
 
     @property
     def keeps_copies(self) -> bool:
-        return self.snapshots.on or self.matchmaker == "league"
+        return self.snapshots.on or self.matchmaker == "league" or bool(self.director)
 
     @property
     def has_births(self) -> bool:

@@ -11,13 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from remuda.analysis.payoffs.returns import known, mean_of, standard_error
+from remuda.system.short_table import ShortTable, Summarised, short
 
 Returns = Any
 """[episodes, agents] float64: passed as a plain array with NaN, and read as a masked array."""
 
 
-@dataclass(frozen=True)
-class Evaluation:
+@dataclass(frozen=True, repr=False)
+class Evaluation(Summarised):
     """Returns of evaluated policies."""
 
     agents: tuple[str, ...]
@@ -96,6 +97,17 @@ class Evaluation:
         """Return one of `episode_metrics`, in the episodes that have it: [N]."""
         values = self.episode_metrics[name]
         return values[np.isfinite(values)]
+
+    def short_table(self) -> ShortTable:
+        """Return the mean return of each agent and policy, with its standard error."""
+        columns = [*zip(self.agents, self.filled_returns.T, strict=True), *self.policies.items()]
+        rows = [
+            (name, short(mean_of(values)), short(standard_error(values)), f"{len(known(values)):,}")
+            for name, values in columns
+        ]
+        cut = f", of {self.asked:,} requested: {self.cut}" if self.cut else ""
+        title = f"Evaluation: {len(self.returns):,} episodes, {self.way}{cut}"
+        return ShortTable(title, ("agent", "mean return", "standard error", "episodes"), rows)
 
     def as_summary(self) -> dict[str, object]:
         """Return plain data for the run's summary; unknown numbers are None, since JSON has no NaN.

@@ -124,15 +124,8 @@ def make_director(
             raise ConfigError(f"{key} is called without arguments: {error}") from None
         for method in ("step", "state", "restore"):
             if not callable(getattr(director, method, None)):
-                raise ConfigError(
-                    f"{key} has no method {method}; see Director in "
-                    "remuda.population.directors.director"
-                )
-        directors.append(
-            OwnDirector(
-                population.director, director, population.snapshots, population.keeps_copies
-            )
-        )
+                raise ConfigError(f"{key} has no method {method}; see remuda.population.Director")
+        directors.append(OwnDirector(population.director, director, population.snapshots))
     directors += more
     return Directors(directors) if directors else None
 
@@ -162,7 +155,9 @@ def check_population(config: Config, roster: Roster) -> None:
                 f"population.policy_shares.{name}: there is no policy {name}; there are "
                 f"{', '.join(roster.policies)}"
             )
-    make_director(population)
+    director = make_director(population)
+    if director is not None:
+        director.state()  # refuses a state that no checkpoint can contain
     free = [name for name in roster.policies if roster.is_free(name)]
     if births.every is not None and (
         set(roster.unborn) - set(free) or len(free) < births.slots + 2
@@ -335,6 +330,11 @@ def _own(population: PopulationConfig, seats: int) -> Matchmaker:
     if not isinstance(matchmaker, Matchmaker):
         raise ConfigError(
             f"population.matchmaker {population.matchmaker} must be a subclass of "
-            "remuda.population.matchmaking.matchmaker.Matchmaker"
+            "remuda.population.Matchmaker"
+        )
+    if not hasattr(matchmaker, "proposed"):
+        raise ConfigError(
+            f"population.matchmaker {population.matchmaker}: its __init__ does not call "
+            "super().__init__ with the number of seats"
         )
     return matchmaker

@@ -12,6 +12,7 @@ from remuda.config import Config
 from remuda.evaluation.results import WAYS, Evaluation, way_of
 from remuda.runs.metrics import Record
 from remuda.system.checkpoint.opening import NUMBER, Kinds, checked, checked_all
+from remuda.system.short_table import ShortTable, Summarised
 from remuda.system.version import __version__
 
 COUNTED = ("turns", "agent_steps", "agent_steps_per_second", "waits")
@@ -22,8 +23,8 @@ PLAYED = (
 """Keys of a summary that describe playing and training."""
 
 
-@dataclass(frozen=True)
-class Result:
+@dataclass(frozen=True, repr=False)
+class Result(Summarised):
     """The result of a run."""
 
     directory: Path
@@ -55,6 +56,17 @@ class Result:
     def halted(self) -> tuple[str, ...]:
         """The policies that stopped learning: too many of their updates were not finite."""
         return tuple(name for name, policy in self.record.policies.items() if policy.halted)
+
+    def short_table(self) -> ShortTable:
+        """Return how the run ended, and the final evaluation."""
+        turns, seconds = f"{self.record.turns:,} turns", f"{self.record.seconds:,.0f} seconds"
+        title = f"Result of {self.directory}: {self.ended}, after {turns} in {seconds}"
+        resumable = () if self.finished else ("not finished: it can be resumed",)
+        notes = (*resumable, *self.notes, *self.unsaved)
+        if self.evaluation is None:
+            return ShortTable(title, (), (), notes)
+        found = self.evaluation.short_table()
+        return replace(found, title=f"{title}\n{found.title}", notes=notes)
 
     def with_notes(self, *notes: str) -> Result:
         return replace(self, notes=tuple(dict.fromkeys((*self.notes, *notes))))

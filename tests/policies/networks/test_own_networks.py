@@ -41,7 +41,7 @@ def stacked(spec, policies):
     return network, stack
 
 
-@pytest.mark.parametrize("module", ["small", "Wide", "Branching"])
+@pytest.mark.parametrize("module", ["small", "Wide", "Branching", "lazy", "Attends"])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_pass_of_several_is_that_of_each_alone(algorithm, module):
     network, stack = stacked(spec_of(algorithm, module), 3)
@@ -269,11 +269,49 @@ def test_stacked_frames_come_first_and_observations_keep_their_shape():
         ("Shrinks", ContractError),
         ("Locked", ConfigError),
         ("Fussy", ConfigError),
+        ("lazy_norm", ConfigError),
+        ("LazyUnused", ConfigError),
+        ("AttendsAtRandom", ConfigError),
+        ("random_rectifier", ConfigError),
+        ("Complex", ConfigError),
+        ("scripted", ConfigError),
     ],
 )
 def test_what_is_wrong_with_a_module_is_told(module, error):
-    with refuses(error):
+    with refuses(error) as found:
         LiftedModule(f"{OWN}:{module}", {}, (5,))
+    assert "\n" not in str(found.value)
+
+
+def test_dropout_in_a_transformer_is_refused():
+    with refuses(ConfigError, "dropout"):
+        LiftedModule(f"{OWN}:Attends", {"dropout": 0.1}, (5,))
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_a_transformer_without_dropout_is_lifted(layers, caplog):
+    encoder = LiftedModule(f"{OWN}:Attends", {"layers": layers}, (5,))
+    assert not caplog.records  # all policies in one pass
+    weights = {name: torch.randn(3, *shape) for name, shape in encoder.shapes("hidden").items()}
+    inputs = torch.randn(3, 4, 5)
+    together = encoder.features("hidden", weights, inputs)
+    assert together.shape == (3, 4, encoder.width)
+    for k in range(3):
+        alone = {name: w[k : k + 1] for name, w in weights.items()}
+        expected = encoder.features("hidden", alone, inputs[k : k + 1])
+        torch.testing.assert_close(together[k : k + 1], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_lazy_layers_get_their_shapes_and_each_policy_its_weights():
+    network, stack = stacked(spec_of("ppo", "lazy"), 2)
+    shapes = {name: shape for name, shape in network.shapes.items() if "module" in name}
+    assert shapes["hidden_module.0.weight"] == (6, 5)
+    assert shapes["hidden_module.2.weight"] == (4, 6)
+    first, second = stack.parameters["hidden_module.0.weight"]
+    assert not torch.equal(first, second)
+    again = stacked(spec_of("ppo", "lazy"), 1)[1].parameters["hidden_module.0.weight"][0]
+    assert torch.equal(first, again)
+    assert LiftedModule(f"{OWN}:LazyRemembers", {}, (5,)).width == 4
 
 
 def test_two_threads_may_go_through_the_same_module(monkeypatch):

@@ -38,10 +38,6 @@ class Once:
         self.done = state["done"]
 
 
-class FreezesOnce(Once):
-    commands = (Freeze("policy_0"),)
-
-
 class FreezesAlways(Once):
     def step(self, population, ledger, versions):
         return [Freeze("policy_0")]
@@ -65,21 +61,8 @@ def importable(monkeypatch):
     monkeypatch.setitem(sys.modules, __name__, sys.modules[__name__])
 
 
-@pytest.mark.slow_cases("lockstep")
-@pytest.mark.parametrize(
-    "schedule", ["sequential", pytest.param("async", marks=pytest.mark.slow), "lockstep"]
-)
-def test_a_freeze_without_room_for_copies_is_refused_at_once(schedule, tmp_path, capsys):
-    assert train(tmp_path / "run", "FreezesOnce", schedule=schedule) == 1
-    (line,) = capsys.readouterr().err.splitlines()
-    assert f"population.director {__name__}:FreezesOnce" in line
-    assert "population.snapshots.every" in line
-    assert "restarted" not in line
-
-
-@pytest.mark.slow
 def test_a_freeze_is_carried_out_and_the_oldest_copy_makes_room(tmp_path, capsys):
-    words = ("--population.snapshots.every", "1000000", "--population.snapshots.keep", "2")
+    words = ("--population.snapshots.keep", "2")  # and no `every`: only the director freezes
     words += ("--policy.batch_size", "16", "--policy.experience.learning_starts", "64")
     words += ("--policy.publish.every", "1")
     assert train(tmp_path / "run", "FreezesAlways", *words) == 0
@@ -119,11 +102,22 @@ def test_what_cannot_be_a_command_is_refused_by_the_directors_name(
     commands, key, tmp_path, capsys, monkeypatch
 ):
     monkeypatch.setattr(Once, "commands", commands)
-    words = ("--population.snapshots.every", "1000000")
-    assert train(tmp_path / "run", "Once", *words) == 1
+    assert train(tmp_path / "run", "Once") == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert "population.director" in line
     assert key in line
+
+
+class SetAsState(Once):
+    def state(self):
+        return {"met": {1, 2}}
+
+
+def test_a_state_that_no_checkpoint_can_contain_is_refused_before_the_run(tmp_path, capsys):
+    assert train(tmp_path / "run", "SetAsState") == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"population.director {__name__}:SetAsState: state returned" in line
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.slow

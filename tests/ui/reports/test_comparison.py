@@ -10,8 +10,9 @@ import remuda
 from refusals import refuses
 from remuda.config import by_leaf
 from remuda.ui.cli.main import run as command
-from remuda.ui.reports.comparison import MEAN, Score, compare, page_of
+from remuda.ui.reports.comparison import MEAN, compare, page_of
 from remuda.ui.reports.learning_curves import POINTS, band_of, curve_of, draw_curves
+from remuda.ui.reports.run_groups import Score
 from ui.made_runs import a_run
 
 
@@ -226,3 +227,53 @@ def test_impossible_numbers_in_a_run_are_told_in_one_line(key, number, tmp_path,
     assert "Traceback" not in said.out + said.err
     assert code == 0 or len(said.err.splitlines()) == 1
     assert command(["report", str(runs[1])]) in (0, 1)
+
+
+def test_scores_have_intervals_and_an_interquartile_mean():
+    found = Score.of([0.0, 1.0, 2.0, 3.0, 100.0])
+    assert found.iqm == 2.0
+    low, high = found.interval(iqm=True)
+    assert 0.0 <= low < 2.0 < high <= 100.0
+    assert found.interval() == found.interval()  # seeded
+    assert Score.of([3.0]).interval() is None
+
+
+def test_the_command_prints_intervals(six, tmp_path, capsys):
+    assert command(["compare", str(six), "--out", str(tmp_path / "made")]) == 0
+    text = capsys.readouterr().out
+    assert "IQM" in text
+    assert "10.0 to 12.0" in text  # of the returns 10, 11 and 12
+    assert command(["compare", str(six), "--out", str(tmp_path / "made"), "--json"]) == 0
+    (group, _) = json.loads(capsys.readouterr().out)["groups"]
+    found = group["policies"]["agent_0"]["evaluated"]
+    assert (found["interval"], found["iqm"]) == ([10.0, 12.0], 11.0)
+
+
+def test_different_games_have_tables_apart(tmp_path, capsys):
+    runs = [a_run(tmp_path / game, game=game) for game in ("tag", "treasure_hunt")]
+    out = tmp_path / "page"
+    assert command(["compare", *map(str, runs), "--out", str(out)]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "these runs are of 2 games, each with its own table" in text
+    assert text.count("policy seeds greedy return") == 2
+    html = (out / "report.html").read_text()
+    assert "<h3>tag</h3>" in html
+    assert "these runs are of 2 games" in html
+
+
+def test_a_comparison_is_printed_as_a_short_table(six):
+    found = compare(six)
+    lines = str(found).splitlines()
+    assert lines[0] == "Comparison: 6 runs of treasure_hunt, greedy return"
+    assert lines[2].split() == [
+        "learning_rate",
+        "0.001",
+        "agent_0",
+        "3",
+        "11",
+        "10.0",
+        "to",
+        "12.0",
+    ]
+    assert len(lines) == 6
+    assert "<td>agent_1</td>" in found._repr_html_()

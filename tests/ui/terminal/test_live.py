@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+import remuda
+from refusals import refuses
+from remuda.errors import UsageError
 from remuda.runs.metrics import Goal, PolicyRecord, Record
 from remuda.ui.terminal import live
-from remuda.ui.terminal.live import LiveView, PlainView, make_view
+from remuda.ui.terminal.live import LiveView, PlainView, QuietView, find_view, make_view
 from remuda.ui.terminal.live_picture import History, LivePicture, Recent, sparkline
 
 GOAL = Goal(
@@ -258,3 +261,26 @@ def test_a_dumb_terminal_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> No
     assert isinstance(make_view(True), PlainView)
     monkeypatch.setenv("TERM", "xterm")
     assert isinstance(make_view(True), LiveView)
+
+
+def test_a_view_has_a_name_or_is_an_object():
+    own = PlainView()
+    assert find_view(own, live=True) is own
+    assert isinstance(find_view("quiet", live=True), QuietView)
+    assert isinstance(find_view("plain", live=True), PlainView)
+    assert isinstance(find_view(None, live=False), PlainView)
+    with refuses(UsageError, "'silent'", "quiet"):
+        find_view("silent", live=True)
+
+
+def test_a_quiet_run_prints_nothing(tmp_path, capfd):
+    result = remuda.train(
+        "rock_paper_scissors",
+        schedule="sequential",
+        policy={"algorithm": "ppo"},
+        run={"turns": 20, "directory": tmp_path / "run", "evaluate_episodes": 2},
+        checkpoint={"evaluate_episodes": 0},
+        view="quiet",
+    )
+    assert result.finished
+    assert capfd.readouterr() == ("", "")

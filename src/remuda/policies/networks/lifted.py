@@ -12,7 +12,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from traceback import extract_tb
 from typing import Any
@@ -20,6 +20,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.parameter import is_lazy
 
 from remuda.errors import ConfigError, ContractError
 from remuda.policies.networks.encoder import Encoder, Weights
@@ -33,8 +35,7 @@ Outputs = tuple[Tensor, ...]  # features, and next states of a recurrent module
 
 log = logging.getLogger(__name__)
 
-# layers whose results depend on other samples or on random numbers
-REFUSED = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
+DROPOUT = nn.modules.dropout._DropoutNd
 OWN = (Path(__file__).parents[2], Path(torch.__file__).parent)  # folders that hold no user code
 
 
@@ -105,21 +106,15 @@ class LiftedModule(Encoder):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             self._pattern = self._make()
-        for name, part in self._pattern.named_modules():
-            if isinstance(part, REFUSED):
-                raise ConfigError(
-                    f"{self._key}: {name or 'it'} is {type(part).__name__}, but the "
-                    "features of an observation may not depend on other samples or random numbers; "
-                    "use LayerNorm or GroupNorm"
-                )
-        held = [*self._pattern.named_parameters(), *self._pattern.named_buffers()]
-        self._floats = {name: t for name, t in held if t.is_floating_point()}
-        self._others = {name: t for name, t in held if name not in self._floats}
+        self._refuse_parts()
+        held = _held(self._pattern)
+        self._floats = {name: t for name, t in held.items() if t.is_floating_point()}
+        self._others = {name: t for name, t in held.items() if name not in self._floats}
         # by device, copies of the buffers that are not floats, which all policies share; no copies
         # for the CPU, because the pattern's own buffers are there
         self._moved: dict[torch.device, dict[str, Tensor]] = {torch.device("cpu"): {}}
         self._fixed = frozenset(name for name, _ in self._pattern.named_buffers())
-        self.memory = self._state_size()
+        self.memory = self._state_size(self._pattern)
         self.width = self._try()
         self._calling = _Turns()
         self._pattern, self._liftable = self._copies()
@@ -138,7 +133,7 @@ class LiftedModule(Encoder):
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             torch.manual_seed(seed)
             fresh = self._make()
-            for name, value in [*fresh.named_parameters(), *fresh.named_buffers()]:
+            for name, value in _held(fresh).items():
                 if name in self._floats:
                     parameters[f"{tower}_module.{name}"].copy_(value)
 
@@ -166,12 +161,7 @@ class LiftedModule(Encoder):
             return tuple(torch.stack(parts) for parts in zip(*made, strict=True))
         others = self._others_on(inputs.device)
         if policies > 1 and self._in_one_pass:
-
-            def call(own: Mapping[str, Tensor], *arguments: Tensor) -> Outputs:
-                return self._call(self._liftable, {**own, **others}, *arguments)
-
-            found: Outputs = vmap(call)(own, *arguments)
-            return found
+            return self._in_vmap(own, others, *arguments)
         each = [
             self._call(
                 self._pattern,
@@ -181,6 +171,16 @@ class LiftedModule(Encoder):
             for k in range(policies)
         ]
         return tuple(torch.stack(parts) for parts in zip(*each, strict=True))
+
+    def _in_vmap(
+        self, own: Mapping[str, Tensor], others: Mapping[str, Tensor], *arguments: Tensor
+    ) -> Outputs:
+        def call(own: Mapping[str, Tensor], *arguments: Tensor) -> Outputs:
+            return self._call(self._liftable, {**own, **others}, *arguments)
+
+        with sdpa_kernel(SDPBackend.MATH):  # `vmap` runs the other kernels in a loop
+            found: Outputs = vmap(call)(own, *arguments)
+        return found
 
     def _own(self, tower: str, weights: Weights) -> dict[str, Tensor]:
         return {name: weights[f"{tower}_module.{name}"] for name in self._floats}
@@ -216,10 +216,36 @@ class LiftedModule(Encoder):
         )
         if not isinstance(made, nn.Module):
             raise ConfigError(f"{self._key} returned {type(made).__name__}, not a torch.nn.Module")
+        if any(map(is_lazy, _held(made).values())):
+            self._call_once(made, self._state_size(made))  # this initialises lazy parts
+        for part in made.modules():
+            if isinstance(part, DROPOUT) and not part.p:
+                part.eval()  # the identity; `vmap` does not support the call in training mode
         return made
 
-    def _state_size(self) -> int:
-        size = getattr(self._pattern, "state_size", 0)
+    def _refuse_parts(self) -> None:
+        """Refuse layers and parameters that policies in one pass cannot have."""
+        for name, part in self._pattern.named_modules():
+            if _mixes_samples(part):
+                raise ConfigError(
+                    f"{self._key}: {name or 'it'} is {type(part).__name__}, but the features of an "
+                    "observation may not depend on other samples or random numbers; use LayerNorm "
+                    "or GroupNorm, and set dropout to 0"
+                )
+        for name, tensor in _held(self._pattern).items():
+            if is_lazy(tensor):
+                raise ConfigError(
+                    f"{self._key}: {name} is lazy and has no shape after a call with an "
+                    "observation; leave the part out that forward does not use"
+                )
+            if isinstance(tensor, nn.Parameter) and not tensor.is_floating_point():
+                raise ConfigError(
+                    f"{self._key}: the parameter {name} is {str(tensor.dtype)[6:]}; parameters "
+                    "must be real floating-point numbers"
+                )
+
+    def _state_size(self, module: nn.Module) -> int:
+        size = getattr(module, "state_size", 0)
         if isinstance(size, bool) or not isinstance(size, int) or size < 0:
             raise ConfigError(
                 f"{self._key} has a state_size of {size!r}; it must be 0 or a positive integer"
@@ -228,11 +254,7 @@ class LiftedModule(Encoder):
 
     def _try(self) -> int:
         """Call the module with two observations; return the number of features."""
-        zeros, state = torch.zeros(2, *self._shape), [2, self.memory]
-        how = f"on {[*zeros.shape]} float32" + (f" and a state {state}" if self.memory else "")
-        arguments = (zeros, torch.zeros(state)) if self.memory else (zeros,)
-        with torch.no_grad():
-            found = self._of_user(lambda: self._pattern(*arguments), how)
+        found, state = self._call_once(self._pattern, self.memory), [2, self.memory]
         if self.memory:
             pair = isinstance(found, tuple | list) and len(found) == 2
             if not pair or _shape(found[1]) != state:
@@ -245,10 +267,19 @@ class LiftedModule(Encoder):
             found = found[0]
         if not isinstance(found, Tensor) or found.dim() != 2 or found.shape[0] != 2:
             raise ContractError(
-                f"{self._key} returned {_shape(found)} for observations {[*zeros.shape]}; it must "
-                "return features [B, F], a row for each observation; nn.Flatten at its end may help"
+                f"{self._key} returned {_shape(found)} for observations {[2, *self._shape]}; it "
+                "must return features [B, F], a row for each observation; nn.Flatten at its end "
+                "may help"
             )
         return int(found.shape[1])
+
+    def _call_once(self, module: nn.Module, memory: int) -> Any:
+        """Return the outputs for observations [2, *shape] and a state [2, memory], all zeros."""
+        zeros, state = torch.zeros(2, *self._shape), [2, memory]
+        how = f"on {[*zeros.shape]} float32" + (f" and a state {state}" if memory else "")
+        arguments = (zeros, torch.zeros(state)) if memory else (zeros,)
+        with torch.no_grad():
+            return self._of_user(lambda: module(*arguments), how)
 
     def _copies(self) -> tuple[nn.Module, nn.Module]:
         """Return copies of the module: for one policy at a time, and for `vmap`."""
@@ -263,12 +294,18 @@ class LiftedModule(Encoder):
 
     def _can_be_lifted(self) -> bool:
         pairs = {name: torch.stack((t, t)).detach() for name, t in self._floats.items()}
+        zeros = torch.zeros(2, 2, *self._shape)
+        inputs = (zeros, zeros.new_zeros(2, 2, self.memory)) if self.memory else (zeros,)
         try:
             with torch.no_grad():
-                zeros = torch.zeros(2, 2, *self._shape)
-                state = (zeros.new_zeros(2, 2, self.memory),) if self.memory else ()
-                vmap(partial(self._call, self._liftable))(pairs, zeros, *state)
+                self._in_vmap(pairs, self._others, *inputs)
         except Exception as error:  # torch may raise anything
+            own = {name: pair[0] for name, pair in pairs.items()} | self._others
+            with torch.no_grad():
+                self._of_user(
+                    lambda: self._call(self._pattern, own, *(part[0] for part in inputs)),
+                    "by torch.func.functional_call with a policy's weights",
+                )
             log.warning(
                 "%s: torch.func.vmap cannot run it (%s), so it runs for one policy after another",
                 self._key,
@@ -288,13 +325,31 @@ class LiftedModule(Encoder):
                 if not any(Path(line.filename).is_relative_to(own) for own in OWN)
             ]
             where = f" ({lines[-1].filename}, line {lines[-1].lineno})" if lines else ""
+            message = " ".join(str(error).split())
             raise ConfigError(
-                f"{self._key} was called {how}: {type(error).__name__}: {error}{where}"
+                f"{self._key} was called {how}: {type(error).__name__}: {message}{where}"
             ) from None
 
 
 def _shape(made: object) -> object:
     return [*made.shape] if isinstance(made, Tensor) else type(made).__name__
+
+
+def _held(module: nn.Module) -> dict[str, Tensor]:
+    """Return a mapping from names to a module's parameters and buffers."""
+    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+
+
+def _mixes_samples(part: nn.Module) -> bool:
+    """Return whether a layer's results depend on other samples or on random numbers."""
+    return isinstance(part, nn.modules.batchnorm._BatchNorm | nn.RReLU) or _dropout(part) > 0.0
+
+
+def _dropout(part: nn.Module) -> float:
+    """Return the probability with which a layer drops numbers."""
+    if isinstance(part, DROPOUT):
+        return part.p
+    return part.dropout if isinstance(part, nn.MultiheadAttention | nn.RNNBase) else 0.0
 
 
 def _takes_shape(factory: Callable[..., Any]) -> bool:

@@ -34,6 +34,7 @@ from remuda.population.members.table_parts import (
     RECORDS,
     VERSION,
 )
+from remuda.population.own_code import state_of
 from remuda.population.roster import Roster
 from remuda.system.checkpoint.fitting import COUNT, Range, branch, fitting, require
 from remuda.system.checkpoint.state import restore_rng, rng_state
@@ -153,7 +154,9 @@ class Dealer(ABC):
     def state(self) -> State:
         """Return the matches in progress, and all state outside the table."""
         return {
-            "matchmaker": self.matchmaker.state(),
+            "matchmaker": state_of(
+                self.matchmaker.state(), f"population.matchmaker {self.matchmaker.name}"
+            ),
             "random": rng_state(self._rng),
             "seated": self.seated.copy(),
             "learns": self.learns.copy(),

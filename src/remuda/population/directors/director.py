@@ -16,6 +16,7 @@ from remuda.errors import CommandError
 from remuda.population.ledger.ledger import Ledger
 from remuda.population.ledger.ratings import probability_of_order
 from remuda.population.ledger.records import Member, PolicyRef, Population
+from remuda.population.own_code import shown, state_of
 from remuda.system.checkpoint.fitting import branch, real_number, where_is, whole, whole_number
 from remuda.types import State
 
@@ -266,7 +267,7 @@ DROPS: Mapping[str, Callable[[Sequence[Member]], Member]] = {
 """Rules that choose the copy to drop; copies are sorted, the oldest first."""
 
 
-KINDS = "Freeze, Retire, Birth and Vacate of remuda.population.directors.director"
+KINDS = "Freeze, Retire, Birth and Vacate of remuda.population"
 
 Check = tuple[str, Callable[[Any], bool]]
 
@@ -298,9 +299,9 @@ FIELDS: Mapping[type, Mapping[str, Check]] = {
 class OwnDirector:
     """A wrapper that checks the commands of the director in `population.director`."""
 
-    def __init__(self, name: str, director: Director, snapshots: SnapshotsConfig, room: bool):
+    def __init__(self, name: str, director: Director, snapshots: SnapshotsConfig) -> None:
         self._key, self._director = f"population.director {name}", director
-        self._snapshots, self._room = snapshots, room
+        self._snapshots = snapshots
 
     def step(
         self, population: Population, ledger: Ledger, versions: Mapping[str, int]
@@ -308,7 +309,7 @@ class OwnDirector:
         """Return the director's commands, with the retirements that make room for new copies."""
         found: Any = self._director.step(population, ledger, versions)
         if not isinstance(found, Sequence) or isinstance(found, str | bytes):
-            raise self._refused(f"step returned {_shown(found)}; it must return a list of {KINDS}")
+            raise self._refused(f"step returned {shown(found)}; it must return a list of {KINDS}")
         for command in found:
             self._check(command)
         return list(self._with_room(found, population, versions))
@@ -317,13 +318,13 @@ class OwnDirector:
         fields = FIELDS.get(type(command))
         if fields is None:
             raise self._refused(
-                f"step returned a list with {_shown(command)}; it must return a list of {KINDS}"
+                f"step returned a list with {shown(command)}; it must return a list of {KINDS}"
             )
         for name, (allowed, is_allowed) in fields.items():
             value = getattr(command, name)
             if not is_allowed(value):
                 kind = type(command).__name__
-                raise self._refused(f"{kind}.{name} is {_shown(value)}; it must be {allowed}")
+                raise self._refused(f"{kind}.{name} is {shown(value)}; it must be {allowed}")
 
     def _with_room(
         self, commands: Sequence[Command], population: Population, versions: Mapping[str, int]
@@ -332,13 +333,6 @@ class OwnDirector:
             if not isinstance(command, Freeze):
                 yield command
                 continue
-            if not self._room:
-                raise self._refused(
-                    f"step commands Freeze({command.policy!r}), but the run has no slots for "
-                    "frozen copies: set population.snapshots.every, which makes slots for "
-                    "population.snapshots.keep copies of each policy. If only the director should "
-                    "freeze, set it to more versions than the run will have"
-                )
             live = PolicyRef(command.policy)
             if live not in population or not population[live].learns:
                 names = ", ".join(member.ref.policy for member in population.learning)
@@ -358,18 +352,7 @@ class OwnDirector:
         return CommandError(f"{self._key}: {why}")
 
     def state(self) -> State:
-        found: Any = self._director.state()
-        if not isinstance(found, Mapping):
-            raise self._refused(
-                f"state returned {_shown(found)}; it must return a dictionary of plain data and "
-                "arrays"
-            )
-        return dict(found)
+        return state_of(self._director.state(), self._key)
 
     def restore(self, state: State) -> None:
         self._director.restore(state)
-
-
-def _shown(value: object) -> str:
-    words = " ".join(repr(value).split())
-    return words if len(words) <= 80 else f"{words[:80]}..."

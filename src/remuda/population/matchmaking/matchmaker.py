@@ -20,6 +20,7 @@ from remuda.errors import ConfigError
 from remuda.population.ledger.ledger import Ledger
 from remuda.population.ledger.records import Match, Member, PolicyRef, Population
 from remuda.population.matchmaking.seating import Seating, draw_different
+from remuda.population.own_code import learning_seats_of, seating_of
 from remuda.system.checkpoint.fitting import whole
 from remuda.types import State
 
@@ -65,10 +66,11 @@ class Matchmaker(ABC):
         self.refuse_empty_seats(population)
         matches = []
         for _ in range(count):
-            seats = self.seat(population, ledger, rng)
+            seats = seating_of(self.seat(population, ledger, rng), self.name)
             if all(ref.is_frozen for ref in seats) and population.learning:
                 seats = self._with_one_live(seats, population, rng)
-            matches.append(Match(self.proposed, seats, self.learning_seats(seats)))
+            learns = learning_seats_of(self.learning_seats(seats), self.num_seats, self.name)
+            matches.append(Match(self.proposed, seats, learns))
             self.proposed += 1
         return matches
 

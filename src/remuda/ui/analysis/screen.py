@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,17 @@ from remuda.ui.terminal.numbers import between, distinct, number, to_width, with
 SHOWN = 20  # rows of a table in the terminal
 
 
-@dataclass(frozen=True)
-class Report:
+class _Printed:
+    """A report that is printed as on the screen."""
+
+    def __repr__(self) -> str:
+        console = Console(file=io.StringIO(), width=100)
+        print_report(self, console)  # type: ignore[arg-type]
+        return console.file.getvalue().rstrip()  # type: ignore[attr-defined, no-any-return]
+
+
+@dataclass(frozen=True, repr=False)
+class Report(_Printed):
     """The analyses of one or more sources of one game, with extra analyses by title."""
 
     sources: tuple[AnalysisSource, ...]
@@ -89,6 +99,22 @@ def analyse_what_there_is(
         for source, each in zip(sources, analyses, strict=True)
     )
     return Report(tuple(sources), analyses, extras)
+
+
+def report_on(
+    sources: Sequence[AnalysisSource], choice: Choice, samples: int, seconds: float, seed: int
+) -> Report | SocietyReport:
+    """Analyse matches; or, if each agent keeps one policy, the returns of fresh episodes."""
+    rng = np.random.default_rng(seed)
+    if sources[0].has_payoffs:
+        return analyse_what_there_is(sources, choice, rng, samples, seconds, seed)
+    for field in fields(choice):
+        if getattr(choice, field.name):
+            raise UsageError(
+                f"--{field.name} needs matches, and {sources[0].path} has none: each of its agents "
+                "has one policy for the whole run"
+            )
+    return report_societies(sources, rng, seconds, seed)
 
 
 def print_report(report: Report | SocietyReport, console: Console | None = None) -> None:
@@ -232,8 +258,8 @@ def directories(sources: Sequence[AnalysisSource]) -> list[str]:
     return distinct(names, "{}-{}")
 
 
-@dataclass(frozen=True)
-class SocietyReport:
+@dataclass(frozen=True, repr=False)
+class SocietyReport(_Printed):
     """The returns and welfare of agents in one or more runs of one game."""
 
     labels: tuple[str, ...]

@@ -45,6 +45,7 @@ class AnalysisSource:
     rated: tuple[int, ...] = ()  # team numbers by seat for ratings, including scripted seats
     run: RunDirectory | None = None
     taken: tuple[str, ...] = ()  # agents with scripted seats
+    payoffs: Payoffs | None = None  # known payoffs, instead of a file
 
     @property
     def has_payoffs(self) -> bool:
@@ -177,7 +178,7 @@ def payoffs_of(source: AnalysisSource, choice: Choice) -> Payoffs:
             raise UsageError(
                 f"--frozen, --wins and --roles need matches; {source.path} has only payoffs"
             )
-        payoffs = read_file(source.path)
+        payoffs = source.payoffs if source.payoffs is not None else read_file(source.path)
     else:
 
         def keep(ref: PolicyRef) -> bool:

@@ -16,7 +16,7 @@ from remuda.config.algorithm_registry import BUILT_IN
 from remuda.errors import RemudaError
 from remuda.runs.run_directory import RunDirectory
 from remuda.ui.dashboard.curves import stamp_of
-from remuda.ui.reports.comparison import ASIDE
+from remuda.ui.reports.run_groups import ASIDE
 from remuda.ui.reports.summary import FoundRun, find_runs, summarise
 
 log = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ from remuda.ui.dashboard.catalogue import Catalogue, CataloguedRun
 from remuda.ui.dashboard.curves import MEAN_RETURN, Curves, RunCurves, band, read_spans, thinned
 from remuda.ui.dashboard.population import PopulationPages
 from remuda.ui.dashboard.watching import READ_ONLY, Watches
-from remuda.ui.reports.comparison import ASIDE, group_names
+from remuda.ui.reports.run_groups import ASIDE, group_names
 
 LOG_BYTES = 64 * 1024  # bytes shown from the end of a log
 T = TypeVar("T")

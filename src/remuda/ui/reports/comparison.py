@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import math
-import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from rich.console import Console
 from rich.text import Text
 
-from remuda.config import by_leaf, load_config
-from remuda.errors import ConfigError, RunDirectoryError, UsageError
+from remuda.analysis.frame import Frame
+from remuda.errors import RunDirectoryError, UsageError
 from remuda.runs.result import Result
 from remuda.runs.run_directory import write_file, writing
+from remuda.system.short_table import ShortTable, Summarised, short
 from remuda.ui.reports.html import render, with_pictures
-from remuda.ui.reports.summary import MEAN, PolicySummary, RunSummary, find_runs, read_run
-from remuda.ui.terminal.numbers import NOTHING, clock, number, with_error
+from remuda.ui.reports.run_groups import RunGroup, Score, groups_of
+from remuda.ui.reports.scores import Cells, marl_eval_data, rliable_scores, score_table
+from remuda.ui.reports.summary import MEAN, RunSummary, find_runs, read_run
+from remuda.ui.terminal.numbers import NOTHING, between, clock, number
 from remuda.ui.terminal.tables import table_of
-
-ASIDE = {"seed", "trace", "run.directory", "run.live", "run.loggers"}  # may differ in a group
-NAMED = 3  # maximum number of settings in the name of a group
 
 
 def compare(runs: Result | Mapping[str, Any] | Path | str | Iterable[Any]) -> Comparison:
@@ -45,7 +46,7 @@ def compare(runs: Result | Mapping[str, Any] | Path | str | Iterable[Any]) -> Co
         paths |= {each.absolute(): None for each in found}
     if not paths:
         raise UsageError("compare: name the runs")
-    return Comparison(tuple(_groups([read_run(path) for path in paths])))
+    return Comparison(tuple(groups_of([read_run(path) for path in paths])))
 
 
 def _paths(runs: Any) -> Iterator[Path]:
@@ -69,164 +70,55 @@ def _path_of(run: Any) -> Path | None:
     return path if isinstance(path, Path) else None
 
 
-def _groups(runs: Sequence[RunSummary]) -> Iterator[RunGroup]:
-    groups: dict[str, tuple[Mapping[str, Any], list[RunSummary]]] = {}
-    for run in runs:
-        settings = _settings(run)
-        groups.setdefault(repr(settings), (settings, []))[1].append(run)
-    names = group_names([settings for settings, _ in groups.values()])
-    for name, (_, members) in zip(names, groups.values(), strict=True):
-        yield RunGroup(name, tuple(sorted(members, key=lambda run: run.ending["seed"])))
-
-
-def _settings(run: RunSummary) -> dict[str, Any]:
-    try:
-        tree = load_config(run.config).resolved()
-    except ConfigError:
-        tree = run.config
-    return {key: value for key, value in by_leaf(tree).items() if key not in ASIDE}
-
-
-def group_names(groups: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Name groups by the settings in which they differ, or by the game if no setting differs."""
-    keys = dict.fromkeys(key for group in groups for key in group)
-    differing = [k for k in keys if len({repr(group.get(k)) for group in groups}) > 1]
-    if not differing:
-        return [str(group.get("game", "")) for group in groups]
-    endings = [key.rpartition(".")[2] for key in differing]
-    short = [
-        end if endings.count(end) == 1 else key for key, end in zip(differing, endings, strict=True)
-    ]
-    names = []
-    for group in groups:
-        settings = [
-            _setting(name, group[key])
-            for name, key in zip(short, differing, strict=True)
-            if key in group
-        ]
-        more = f" and {len(settings) - NAMED} more" if len(settings) > NAMED else ""
-        names.append(", ".join(settings[:NAMED]) + more)
-    numbered = (f"{name} ({1 + names[:i].count(name)})" for i, name in enumerate(names))
-    return [n if names.count(n) == 1 else other for n, other in zip(names, numbered, strict=True)]
-
-
-def _setting(name: str, value: Any) -> str:
-    if name == "game":
-        return str(value)
-    if isinstance(value, list):
-        value = " ".join(map(str, value)) or "none"
-    if isinstance(value, float):
-        value = f"{value:.12g}"  # 9 * 0.001 becomes 0.009
-    return f"{name} {value}"
-
-
 def print_comparison(comparison: Comparison, console: Console | None = None) -> None:
     """Print a table of the scores of each group."""
     console = console or Console()
-    evaluated = f"{way_words(comparison)} return"
-    table = table_of("runs", "policy", "seeds", evaluated, "in training", "turns", texts=2)
-    for row in rows_of(comparison):
-        table.add_row(*map(Text, row))
-    console.print(table)
-    console.print("[dim]mean over seeds ± standard error[/]")
-    for note in (*without_common(comparison), *same_seeds(comparison)):
+    for game in comparison.games:
+        if len(comparison.games) > 1:
+            console.print(Text(game, "bold"))
+        for names, rows in (
+            (headings(comparison), rows_of(comparison, game)),
+            (INTERVALS, interval_rows(comparison, game)),
+        ):
+            table = table_of(*names, texts=2)
+            for row in rows:
+                table.add_row(*map(Text, row))
+            if table.row_count:
+                console.print(table)
+    console.print(f"[dim]{NOTE}[/]")
+    for note in notes_on(comparison):
         console.print(Text(note))
+
+
+NOTE = "mean over seeds ± standard error; IQM: interquartile mean; 95%: bootstrap interval"
+INTERVALS = ("runs", "policy", "mean", "95%", "IQM", "95%")
+
+
+def headings(comparison: Comparison) -> tuple[str, ...]:
+    """Return the headings of the table."""
+    evaluated = f"{way_words(comparison)} return"
+    return ("runs", "policy", "seeds", evaluated, "in training", "turns")
+
+
+def notes_on(comparison: Comparison) -> list[str]:
+    """Return notes on runs that cannot be compared with others."""
+    games = comparison.games
+    apart = (
+        f"these runs are of {len(games)} games, each with its own table: returns in different "
+        "games are not comparable"
+    )
+    return [
+        *([apart] if len(games) > 1 else []),
+        *without_common(comparison),
+        *same_seeds(comparison),
+    ]
 
 
 FEW = 4  # above this many policies, only their mean is shown
 
 
-@dataclass(frozen=True)
-class Score:
-    """A mean over runs."""
-
-    mean: float
-    standard_error: float | None
-    """Standard error of the mean over runs: s / sqrt(n). None: a single run."""
-    runs: int
-
-    @staticmethod
-    def of(values: Sequence[float]) -> Score | None:
-        """Return the mean over runs, from a value for each run; None: no values."""
-        if not values:
-            return None
-        several = len(values) > 1
-        error = statistics.stdev(values) / math.sqrt(len(values)) if several else None
-        return Score(statistics.fmean(values), error, len(values))
-
-    @property
-    def words(self) -> str:
-        """The mean and its standard error as text."""
-        return with_error(self.mean, self.standard_error)
-
-
-@dataclass(frozen=True)
-class RunGroup:
-    """Runs that differ only by their seed."""
-
-    name: str
-    """The settings in which the group differs from the others."""
-    runs: tuple[RunSummary, ...]
-    """Sorted by seed."""
-
-    @property
-    def seeds(self) -> tuple[int, ...]:
-        """The seeds of the runs."""
-        return tuple(run.ending["seed"] for run in self.runs)
-
-    @property
-    def way(self) -> str:
-        """How policies play in evaluation: `greedy`, or `sampled` (with exploration)."""
-        return self.runs[0].way_configured
-
-    @property
-    def policies(self) -> tuple[str, ...]:
-        """The policies that all runs of the group have."""
-        first, *others = ([policy.name for policy in run.policies] for run in self.runs)
-        return tuple(name for name in first if all(name in other for other in others))
-
-    def evaluated(self, policy: str = MEAN) -> Score | None:
-        """Return a policy's mean return in the final evaluation; `mean`: over all policies.
-
-        Runs that were last evaluated in another way (greedy or sampled) than `way` do not count.
-
-        Raises:
-            UsageError: no run of the group has such a policy.
-        """
-        runs = [run for run in self.runs if run.way == self.way]
-        return self._score(policy, lambda found: found.evaluated_return, runs)
-
-    def in_training(self, policy: str = MEAN) -> Score | None:
-        """Return a policy's mean return in the last tenth of training; `mean`: over all policies.
-
-        Raises:
-            UsageError: no run of the group has such a policy.
-        """
-        return self._score(policy, lambda found: found.training_return, self.runs)
-
-    def _score(
-        self,
-        policy: str,
-        value: Callable[[PolicySummary], float | None],
-        runs: Sequence[RunSummary],
-    ) -> Score | None:
-        known_names = dict.fromkeys(each.name for run in self.runs for each in run.policies)
-        if policy != MEAN and policy not in known_names:
-            raise UsageError(
-                f"there is no policy {policy!r} in {self.name}; there are {', '.join(known_names)} "
-                f"and {MEAN!r}, the mean of all"
-            )
-        found = []
-        for run in runs:
-            values = [value(each) for each in run.policies if policy in (MEAN, each.name)]
-            known = [each for each in values if each is not None]
-            if known:
-                found.append(statistics.fmean(known))
-        return Score.of(found)
-
-
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(Summarised):
     """Groups of runs, in the order of the arguments."""
 
     groups: tuple[RunGroup, ...]
@@ -238,6 +130,60 @@ class Comparison:
         if not first or len(first) > FEW or any(set(first) != set(other) for other in others):
             return (MEAN,)
         return first
+
+    @property
+    def games(self) -> tuple[str, ...]:
+        """The games of the runs."""
+        return tuple(dict.fromkeys(group.game for group in self.groups))
+
+    @cached_property
+    def tasks(self) -> tuple[str, ...]:
+        """The games, with their options if these differ: the columns of `to_rliable`."""
+        return Cells(self.groups).tasks
+
+    def scores(self) -> Frame:
+        """Return the returns of every run and policy, a row for each.
+
+        Columns: `run`, its directory; `game`; `group`, the group's name; `seed`; `policy`; `kind`;
+        `step`, the turns played (steps of each environment copy); and `return`, a mean over
+        episodes. `kind` is `training` for each interval of the metrics (with exploration), and
+        `greedy` or `sampled` for the final evaluation. `to_rows()` returns dictionaries.
+        """
+        return score_table(self.groups)
+
+    def to_rliable(self, policy: str = MEAN) -> dict[str, npt.NDArray[np.float64]]:
+        """Return the final scores of each method, [runs, tasks], as rliable's functions take them.
+
+        A method is named after the settings in which the runs differ, without the game, its
+        options and the run's length; columns are `tasks`. Scores are mean returns in the final
+        evaluation and are not normalised.
+
+        Args:
+            policy: the policy to score; `mean`: the mean over a run's policies.
+
+        Raises:
+            UsageError: a method lacks runs of a task, has different numbers of runs in two tasks
+                or two runs with one seed; or a run has no such policy or no evaluation.
+        """
+        return rliable_scores(Cells(self.groups), policy)
+
+    def to_marl_eval(self, policy: str = MEAN, points: int = 50) -> dict[str, Any]:
+        """Return scores as marl-eval reads them from JSON.
+
+        The keys are environment (the library, or `remuda`), task, method and `seed_N`; then
+        `step_0` to `step_{points - 1}`, each with `step_count` (turns) and `return` (training
+        return, interpolated), and `absolute_metrics` with the `return` of the final evaluation.
+        All runs of a task have the same step counts, which end with the shortest run.
+
+        Args:
+            policy: the policy to score; `mean`: the mean over a run's policies.
+            points: the number of steps of each curve.
+
+        Raises:
+            UsageError: two runs of a method have one seed; a run has no such policy, no training
+                return or no evaluation; or `points` is not a positive integer.
+        """
+        return marl_eval_data(Cells(self.groups), policy, points)
 
     def report(self, directory: Path | str) -> Path:
         """Write a page with a table and learning curves; return its path.
@@ -260,6 +206,21 @@ class Comparison:
         write_file(page, with_pictures(page_of(self), directory).encode())
         return page
 
+    def short_table(self) -> ShortTable:
+        """Return the final returns of each group, with bootstrap intervals."""
+        rows = []
+        for group in self.groups:
+            for name in self.policies:
+                score = group.evaluated(name)
+                interval = None if score is None else score.interval()
+                shown = "-" if interval is None else between(*interval)
+                numbers = (short(None if score is None else score.mean), shown)
+                rows.append((group.name, name, f"{len(group.runs)}", *numbers))
+        count, games = sum(len(group.runs) for group in self.groups), ", ".join(self.games)
+        title = f"Comparison: {count} runs of {games}, {way_words(self)} return"
+        headings = ("runs", "policy", "seeds", "mean", "95%")
+        return ShortTable(title, headings, rows, notes_on(self))
+
     def as_summary(self) -> dict[str, Any]:
         """Return plain data, for JSON."""
         return {"groups": [_summary(group, self.policies) for group in self.groups]}
@@ -267,10 +228,11 @@ class Comparison:
 
 def _summary(group: RunGroup, policies: Sequence[str]) -> dict[str, Any]:
     def plain(score: Score | None) -> dict[str, Any] | None:
-        return None if score is None else dict(vars(score))
+        return None if score is None else score.as_summary()
 
     return {
         "name": group.name,
+        "game": group.game,
         "runs": [str(run.files.path) for run in group.runs],
         "seeds": list(group.seeds),
         "play": group.way,
@@ -313,9 +275,11 @@ def same_seeds(comparison: Comparison) -> list[str]:
     return found
 
 
-def rows_of(comparison: Comparison) -> Iterator[tuple[str, ...]]:
-    """Yield the rows of the table: the group (in its first row), the policy, the other cells."""
+def rows_of(comparison: Comparison, game: str) -> Iterator[tuple[str, ...]]:
+    """Yield the rows of a game's table: the group (in its first row), the policy, the scores."""
     for group in comparison.groups:
+        if group.game != game:
+            continue
         turns = [run.ending["turns"] for run in group.runs]
         span = f"{min(turns):,}" + (f" to {max(turns):,}" if min(turns) < max(turns) else "")
         way = f", {group.way}" if " or " in way_words(comparison) else ""
@@ -333,6 +297,20 @@ def rows_of(comparison: Comparison) -> Iterator[tuple[str, ...]]:
             )
 
 
+def interval_rows(comparison: Comparison, game: str) -> Iterator[tuple[str, ...]]:
+    """Yield the final returns of a game with their intervals, for groups of several runs."""
+    for group in comparison.groups:
+        found = {name: group.evaluated(name) for name in comparison.policies}
+        scores = {n: s for n, s in found.items() if s is not None and s.runs > 1}
+        for i, (name, score) in enumerate(scores.items() if group.game == game else ()):
+            mean, iqm = (
+                between(*(score.interval(iqm=each) or (math.nan, math.nan)))
+                for each in (False, True)
+            )
+            yield (group.name if i == 0 else "", name, number(score.mean), mean,
+                   number(score.iqm), iqm)  # fmt: skip
+
+
 def _counted(score: Score, group: RunGroup) -> str:
     of = "" if score.runs == len(group.runs) else f" (of {score.runs})"
     return score.words + of
@@ -342,18 +320,29 @@ def page_of(comparison: Comparison) -> str:
     """Return the whole page as HTML; its picture is a file in the same directory."""
     from remuda.ui.plots.charts import palette
 
-    games = dict.fromkeys(str(run.ending["game"]) for g in comparison.groups for run in g.runs)
     colours = palette(len(comparison.groups))
-    unused = iter(colours)
+    colour_of = {group.name: colours[i] for i, group in enumerate(comparison.groups)}
+
+    def coloured(rows: Iterator[tuple[str, ...]]) -> list[tuple[str, str, list[str]]]:
+        return [(colour_of.get(name, ""), name, cells) for name, *cells in rows]
+
     return render(
         "comparison.html",
-        title=", ".join(games),
+        title=", ".join(comparison.games),
+        headings=headings(comparison),
+        intervals=INTERVALS,
+        note=NOTE,
         groups=len(comparison.groups),
         way=way_words(comparison),
-        returns=[
-            (next(unused) if name else "", name, cells) for name, *cells in rows_of(comparison)
+        tables=[
+            (
+                game if len(comparison.games) > 1 else "",
+                coloured(rows_of(comparison, game)),
+                coloured(interval_rows(comparison, game)),
+            )
+            for game in comparison.games
         ],
-        warnings=same_seeds(comparison),
+        warnings=notes_on(comparison),
         runs=[
             (colour, run.files.path, _cells(run, way_words(comparison)))
             for group, colour in zip(comparison.groups, colours, strict=True)

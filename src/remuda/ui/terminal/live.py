@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from typing import IO
 
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from remuda.errors import UsageError
 from remuda.runs.metrics import Goal, Record, View
 from remuda.ui.terminal.live_picture import LivePicture
 from remuda.ui.terminal.numbers import NOTHING, clock, number, percent, rate
@@ -21,6 +23,41 @@ def make_view(live: bool) -> View:
     if live and sys.stdout.isatty() and not console.is_dumb_terminal:
         return LiveView(console)
     return PlainView()
+
+
+def find_view(view: View | str | None, live: bool) -> View:
+    """Return a view, or the one with a name: `live`, `plain` or `quiet`; None: see `make_view`."""
+    if view is None:
+        return make_view(live)
+    if not isinstance(view, str):
+        return view
+    named: dict[str, Callable[[], View]] = {
+        "live": lambda: make_view(True),
+        "plain": PlainView,
+        "quiet": QuietView,
+    }
+    if view not in named:
+        raise UsageError(f"there is no view {view!r}; there are {', '.join(named)}, or your own")
+    return named[view]()
+
+
+class QuietView:
+    """A view that prints nothing."""
+
+    def start(self, goal: Goal) -> None:
+        """Do nothing."""
+
+    def show(self, record: Record) -> None:
+        """Do nothing."""
+
+    def log(self, record: Record) -> None:
+        """Do nothing."""
+
+    def say(self, message: str) -> None:
+        """Do nothing; the message is in the run's log."""
+
+    def close(self) -> None:
+        """Do nothing."""
 
 
 class PlainView:

@@ -204,26 +204,13 @@ def analyse(options: AnalyseOptions) -> int:
     if "numpy" not in sys.modules:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-    import numpy as np
-
     from remuda.ui.analysis import screen
     from remuda.ui.analysis.sources import Choice, open_sources
 
     sources = open_sources(options.sources)
     directory = options.out or (sources[0].place if len(sources) == 1 else Path("analysis"))
-    report: screen.Report | screen.SocietyReport
-    rng, play = np.random.default_rng(options.seed), (options.seconds, options.seed)
-    if sources[0].has_payoffs:
-        choice = Choice(options.only, options.frozen, options.wins, options.roles)
-        report = screen.analyse_what_there_is(sources, choice, rng, options.samples, *play)
-    else:
-        for flag in ("only", "frozen", "wins", "roles"):
-            if getattr(options, flag):
-                raise UsageError(
-                    f"--{flag} needs matches, and {sources[0].path} has none: each of its agents "
-                    "has one policy for the whole run"
-                )
-        report = screen.report_societies(sources, rng, *play)
+    choice = Choice(options.only, options.frozen, options.wins, options.roles)
+    report = screen.report_on(sources, choice, options.samples, options.seconds, options.seed)
     options.show(report.as_summary, lambda: screen.print_report(report))
     written = screen.write_report(report, directory)
     if options.format == "table":

@@ -1,0 +1,190 @@
+"""Groups of runs that differ only by their seed, and their mean scores."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from remuda.analysis.aggregates import bootstrap_interval, interquartile_mean
+from remuda.config import by_leaf, load_config
+from remuda.errors import ConfigError, UsageError
+from remuda.ui.reports.summary import MEAN, PolicySummary, RunSummary
+from remuda.ui.terminal.numbers import with_error
+
+ASIDE = {"seed", "trace", "run.directory", "run.live", "run.loggers"}  # may differ in a group
+NAMED = 3  # maximum number of settings in the name of a group
+
+
+@dataclass(frozen=True)
+class Score:
+    """A mean over runs."""
+
+    mean: float
+    standard_error: float | None
+    """Standard error of the mean over runs: s / sqrt(n). None: a single run."""
+    runs: int
+    values: tuple[float, ...] = field(default=(), compare=False, repr=False)
+    """The value of each run: [runs]."""
+
+    @staticmethod
+    def of(values: Sequence[float]) -> Score | None:
+        """Return the mean over runs, from a value for each run; None: no values."""
+        if not values:
+            return None
+        several = len(values) > 1
+        error = statistics.stdev(values) / math.sqrt(len(values)) if several else None
+        return Score(statistics.fmean(values), error, len(values), tuple(values))
+
+    @property
+    def iqm(self) -> float:
+        """The interquartile mean over runs; with fewer than four runs, their mean."""
+        return float(interquartile_mean(self.values))
+
+    def interval(self, level: float = 0.95, *, iqm: bool = False) -> tuple[float, float] | None:
+        """Return the bootstrap interval of the mean, or of the IQM; None: a single run."""
+        statistic = interquartile_mean if iqm else np.mean
+        return bootstrap_interval(self.values, statistic, level) if self.runs > 1 else None
+
+    def as_summary(self) -> dict[str, Any]:
+        """Return plain data, for JSON."""
+        return {
+            "mean": self.mean,
+            "standard_error": self.standard_error,
+            "interval": self.interval(),
+            "iqm": self.iqm,
+            "iqm_interval": self.interval(iqm=True),
+            "runs": self.runs,
+        }
+
+    @property
+    def words(self) -> str:
+        """The mean and its standard error as text."""
+        return with_error(self.mean, self.standard_error)
+
+
+@dataclass(frozen=True)
+class RunGroup:
+    """Runs that differ only by their seed."""
+
+    name: str
+    """The settings in which the group differs from the others."""
+    runs: tuple[RunSummary, ...]
+    """Sorted by seed."""
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds of the runs."""
+        return tuple(run.ending["seed"] for run in self.runs)
+
+    @property
+    def way(self) -> str:
+        """How policies play in evaluation: `greedy`, or `sampled` (with exploration)."""
+        return self.runs[0].way_configured
+
+    @property
+    def game(self) -> str:
+        """The game of the runs."""
+        return str(self.runs[0].ending["game"])
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """The policies that all runs of the group have."""
+        first, *others = ([policy.name for policy in run.policies] for run in self.runs)
+        return tuple(name for name in first if all(name in other for other in others))
+
+    def evaluated(self, policy: str = MEAN) -> Score | None:
+        """Return a policy's mean return in the final evaluation; `mean`: over all policies.
+
+        Runs that were last evaluated in another way (greedy or sampled) than `way` do not count.
+
+        Raises:
+            UsageError: no run of the group has such a policy.
+        """
+        runs = [run for run in self.runs if run.way == self.way]
+        return self._score(policy, lambda found: found.evaluated_return, runs)
+
+    def in_training(self, policy: str = MEAN) -> Score | None:
+        """Return a policy's mean return in the last tenth of training; `mean`: over all policies.
+
+        Raises:
+            UsageError: no run of the group has such a policy.
+        """
+        return self._score(policy, lambda found: found.training_return, self.runs)
+
+    def _score(
+        self,
+        policy: str,
+        value: Callable[[PolicySummary], float | None],
+        runs: Sequence[RunSummary],
+    ) -> Score | None:
+        known_names = dict.fromkeys(each.name for run in self.runs for each in run.policies)
+        if policy != MEAN and policy not in known_names:
+            raise UsageError(
+                f"there is no policy {policy!r} in {self.name}; there are {', '.join(known_names)} "
+                f"and {MEAN!r}, the mean of all"
+            )
+        found = []
+        for run in runs:
+            values = [value(each) for each in run.policies if policy in (MEAN, each.name)]
+            known = [each for each in values if each is not None]
+            if known:
+                found.append(statistics.fmean(known))
+        return Score.of(found)
+
+
+def groups_of(runs: Sequence[RunSummary]) -> Iterator[RunGroup]:
+    """Yield the groups of runs that differ only by their seed."""
+    groups: dict[str, tuple[Mapping[str, Any], list[RunSummary]]] = {}
+    for run in runs:
+        settings = settings_of(run)
+        groups.setdefault(repr(settings), (settings, []))[1].append(run)
+    names = group_names([settings for settings, _ in groups.values()])
+    for name, (_, members) in zip(names, groups.values(), strict=True):
+        yield RunGroup(name, tuple(sorted(members, key=lambda run: run.ending["seed"])))
+
+
+def settings_of(run: RunSummary) -> dict[str, Any]:
+    """Return a run's settings by key, without those that may differ in a group."""
+    try:
+        tree = load_config(run.config).resolved()
+    except ConfigError:
+        tree = run.config
+    return {key: value for key, value in by_leaf(tree).items() if key not in ASIDE}
+
+
+def group_names(groups: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Name groups by the settings in which they differ, or by the game if no setting differs."""
+    keys = dict.fromkeys(key for group in groups for key in group)
+    differing = [k for k in keys if len({repr(group.get(k)) for group in groups}) > 1]
+    if not differing:
+        return [str(group.get("game", "")) for group in groups]
+    endings = [key.rpartition(".")[2] for key in differing]
+    short = [
+        end if endings.count(end) == 1 else key for key, end in zip(differing, endings, strict=True)
+    ]
+    names = []
+    for group in groups:
+        settings = [
+            _setting(name, group[key])
+            for name, key in zip(short, differing, strict=True)
+            if key in group
+        ]
+        more = f" and {len(settings) - NAMED} more" if len(settings) > NAMED else ""
+        names.append(", ".join(settings[:NAMED]) + more)
+    numbered = (f"{name} ({1 + names[:i].count(name)})" for i, name in enumerate(names))
+    return [n if names.count(n) == 1 else other for n, other in zip(names, numbered, strict=True)]
+
+
+def _setting(name: str, value: Any) -> str:
+    if name == "game":
+        return str(value)
+    if isinstance(value, list):
+        value = " ".join(map(str, value)) or "none"
+    if isinstance(value, float):
+        value = f"{value:.12g}"  # 9 * 0.001 becomes 0.009
+    return f"{name} {value}"

@@ -1,0 +1,74 @@
+"""`remuda.analyse`: what it accepts, and what it refuses in one line."""
+
+import numpy as np
+import pytest
+
+import remuda
+from refusals import refuses
+from remuda.analysis.payoffs.payoffs import exact
+from remuda.errors import RemudaError, UsageError
+
+PAYOFFS = exact([[0, -1, 1], [1, 0, -1], [-1, 1, 0]], names=[("rock", "paper", "scissors")] * 2)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    result = remuda.train(
+        "rock_paper_scissors",
+        schedule="sequential",
+        policy={"algorithm": "ppo"},
+        env={"num_envs": 16},
+        population={"matchmaker": "random", "policies": 3},
+        run={
+            "turns": 200,
+            "evaluate_episodes": 0,
+            "directory": tmp_path_factory.mktemp("analyse") / "run",
+        },
+        view="quiet",
+    )
+    return remuda.load(result)
+
+
+def test_payoffs_are_analysed():
+    found = remuda.analyse(PAYOFFS)
+    np.testing.assert_allclose(found.analyses[0].equilibrium.answer.mixtures[0], [1 / 3] * 3)
+    assert "rock" in str(found)
+    assert found.as_summary()["analysis"] == 1
+    assert remuda.analyse(PAYOFFS, only=["rock", "paper"]).analyses[0].ranking.names
+
+
+def test_a_run_is_analysed_by_itself_its_directory_or_in_a_list(run):
+    found = run.analyse(seconds=0)
+    assert set(found.analyses[0].ranking.names) == {"policy_0", "policy_1", "policy_2"}
+    by_path = remuda.analyse(run.path, seconds=0)
+    assert by_path.as_summary() == found.as_summary()
+    assert remuda.analyse([str(run.path)], seconds=0).as_summary() == found.as_summary()
+
+
+def test_a_saved_tournament_is_analysed(run, tmp_path):
+    entrants = {name: run[name] for name in ("policy_0", "policy_1")}
+    arguments = {"game": "rock_paper_scissors", "episodes": 20}
+    saved = remuda.tournament(entrants, **arguments, directory=tmp_path / "played")
+    assert set(remuda.analyse(saved).analyses[0].ranking.names) == set(entrants)
+    with refuses(UsageError, "not saved", "directory"):
+        remuda.analyse(remuda.tournament(entrants, **arguments))
+
+
+@pytest.mark.parametrize("source", [3, None, {"a": 1}, [], [PAYOFFS]], ids=repr)
+def test_other_sources_are_refused(source):
+    with refuses(UsageError, "analyse"):
+        remuda.analyse(source)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("only", "policy_0"), ("samples", 10), ("seed", -1), ("seconds", "x")],
+)
+def test_invalid_arguments_are_refused(key, value):
+    with refuses(UsageError, key):
+        remuda.analyse(PAYOFFS, **{key: value})
+
+
+def test_a_missing_directory_is_refused(tmp_path):
+    with refuses(RemudaError, "absent"):
+        remuda.analyse(tmp_path / "absent")
