@@ -42,6 +42,14 @@ def data(kuhn, folder):
     return folder / "kuhn.npz"
 
 
+def test_a_clone_may_have_a_centralised_critic(data, tmp_path):
+    mappo = {**PPO, "algorithm": "mappo"}
+    clone = remuda.imitate(data, policy=mappo, directory=tmp_path / "clone", epochs=1)
+    policy = {**mappo, "init_from": str(clone.path)}
+    started = trained(tmp_path / "started", "kuhn_poker", policy=policy)
+    assert set(started.initial) == {"agent_0", "agent_1"}
+
+
 def test_a_clone_acts_as_its_model_and_others_start_from_it(kuhn, data, tmp_path):
     clone = remuda.imitate(
         data, policy=PPO, agents="agent_1", directory=tmp_path / "clone", epochs=60

@@ -33,15 +33,15 @@ def imitate(
 ) -> Run:
     """Clone the behaviour in trajectories into a policy's weights, and return them as a run.
 
-    PPO and SAC maximise the log-likelihood of the actions, DQN that of a softmax over its action
-    values. Value heads and critics keep random weights. The run has no metrics and cannot be
+    PPO, MAPPO and SAC maximise the log-likelihood of the actions, DQN that of a softmax over its
+    action values. Value heads and critics keep random weights. The run has no metrics and cannot be
     resumed; `policy={"init_from": str(run.path)}` starts another run with its weights.
 
     Args:
         data: trajectories of `Run.record`, or their file; several are pooled.
         policy: the section `policy` of the run that will use the weights, such as
-            `{"algorithm": "dqn", "n_frames": 2}`: `ppo`, `dqn` or `sac`, not recurrent. None:
-            `ppo` with its defaults.
+            `{"algorithm": "dqn", "n_frames": 2}`: `ppo`, `mappo`, `dqn` or `sac`, not recurrent.
+            None: `ppo` with its defaults.
         agents: the agents whose steps are pooled and cloned into one network, which is saved under
             each of their names. None: all agents, which must have the same spaces.
         game: the game that the data must be of, as in `train`. None: do not check.

@@ -22,7 +22,7 @@ from remuda.runtime.host import threads
 from remuda.system.rng import torch_rng
 from remuda.types import Floats
 
-CLONED = ("ppo", "dqn", "sac")
+CLONED = ("ppo", "mappo", "dqn", "sac")
 """Algorithms whose networks can be cloned."""
 
 
