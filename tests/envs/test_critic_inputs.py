@@ -4,13 +4,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Dict, Discrete
+from pettingzoo import ParallelEnv
 
 from lucky_pair import LuckyPair
 from refusals import refuses
+from remuda.envs.adapters.user_envs import make_copies
 from remuda.envs.contract import check_env
 from remuda.envs.critic_inputs import CriticInputs, without_critics
 from remuda.envs.games.array_game import TurnArrays
+from remuda.envs.recorded import Wrapped
 from remuda.envs.registry import make_env
 from remuda.errors import ContractError
 from remuda.types import AgentSpec
@@ -67,9 +70,12 @@ def turn(env):
     return env.end_turn()
 
 
-@pytest.mark.parametrize("kind", ["joint", "state"])
-def test_it_keeps_the_contract(kind):
-    check_env(lambda copies: CriticInputs(LuckyPair(copies, has_state=True), kind))
+@pytest.mark.parametrize(
+    ("game", "kind"),
+    [("treasure_hunt", "joint"), ("tag", "joint"), ("pettingzoo:mpe2.simple_spread_v3", "state")],
+)
+def test_it_keeps_the_contract(game, kind):
+    check_env(lambda copies: CriticInputs(make_env(game, copies), kind))
 
 
 def test_a_joint_observation_has_the_others_in_order_and_whether_they_are_active():
@@ -159,3 +165,126 @@ def test_scripted_policies_get_the_environment_itself():
     game = LuckyPair(1)
     assert without_critics(CriticInputs(game, "joint")) is game
     assert without_critics(game) is game
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_copy_s_rows_do_not_depend_on_where_other_copies_end(cut):
+    """With several groups, an agent that ended elsewhere is observed in all copies."""
+
+    def rows(copies):
+        env = CriticInputs(Countdown(copies, groups=((0,), (1, 2)), cut=cut), "joint")
+        begin(env)
+        env.game._turn[1:] = 1  # the other copies are one turn ahead
+        found = []
+        for _ in range(2):
+            for agent in range(3):
+                found.append(observed(env, agent)[0])
+                env.act(agent, np.zeros(copies, np.int64))
+            result = env.end_turn()
+            for agent in np.flatnonzero((result.terminated | result.truncated).any(0)):
+                observed(env, agent)
+            env.begin_turn()
+        return np.concatenate(found)
+
+    np.testing.assert_array_equal(rows(1), rows(2))
+
+
+def test_agents_without_a_state_have_none_in_their_rows():
+    class One(LuckyPair):
+        def __init__(self, num_envs=1):
+            super().__init__(num_envs, has_state=True)
+            self.agents = (self.agents[0], replace(self.agents[1], state_space=None))
+
+        def observe_state(self, agent, out):
+            assert agent == 0
+            super().observe_state(agent, out)
+
+    env = CriticInputs(One(2), "state")
+    begin(env)
+    assert [observed(env, agent).shape[1] for agent in (0, 1)] == [5, 2]
+
+
+def test_flags_as_observations_become_bytes():
+    class Flags(Countdown):
+        def __init__(self, num_envs=1):
+            super().__init__(num_envs)
+            space = Box(0, 1, (2,), np.bool_)
+            self.agents = tuple(replace(each, observation_space=space) for each in self.agents)
+
+        def observe(self, agent, out):
+            out[...] = agent > 0
+
+    env = CriticInputs(Flags(1), "joint")
+    begin(env)
+    np.testing.assert_array_equal(observed(env, 0)[0], [0, 0, 1, 1, 1, 1, 1, 1])
+
+
+class Stated(ParallelEnv):
+    """One agent for two turns, with a state as given."""
+
+    def __init__(self, value=None, space=None):
+        self.metadata, self.possible_agents = {"name": "stated"}, ["a"]
+        self.value = value
+        self.state_space = space or Box(-1.0, 1.0, (3,), np.float32)
+
+    def observation_space(self, agent):
+        return Box(-1.0, 1.0, (1,), np.float32)
+
+    def action_space(self, agent):
+        return Discrete(2)
+
+    def reset(self, seed=None, options=None):
+        self.agents, self.turn = ["a"], 0
+        return {"a": np.zeros(1, np.float32)}, {"a": {}}
+
+    def step(self, actions):
+        self.turn += 1
+        over = self.turn == 2
+        self.agents = [] if over else ["a"]
+        no = {"a": False}
+        return {"a": np.zeros(1, np.float32)}, {"a": 0.0}, {"a": over}, no, {"a": {}}
+
+    def state(self):
+        if self.value is NotImplemented:
+            raise NotImplementedError
+        return self.value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, "text", np.zeros(4, np.float32), np.full(3, np.nan, np.float32), np.full(3, 1e300)],
+    ids=["none", "text", "shape", "nan", "huge"],
+)
+def test_a_state_that_is_not_in_its_space_is_refused(value):
+    env = CriticInputs(make_copies(Stated, 1, {"value": value}, "stated"), "state")
+    begin(env)
+    with refuses(ContractError, "state"):
+        observed(env, 0)
+
+
+def test_an_environment_that_implements_no_state_has_none():
+    env = make_copies(Stated, 1, {"value": NotImplemented}, "stated")
+    assert env.agents[0].state_space is None
+
+
+def test_a_state_of_parts_is_flattened():
+    space = Dict({"x": Box(-1.0, 1.0, (2,), np.float32), "y": Discrete(3)})
+    value = {"x": np.array([0.5, 1.0], np.float32), "y": 1}
+    env = make_copies(Stated, 1, {"value": value, "space": space}, "stated")
+    env = CriticInputs(env, "state")
+    begin(env)
+    np.testing.assert_array_equal(observed(env, 0)[0], [0, 0.5, 1, 0, 1, 0])
+
+
+def test_scripted_policies_see_their_own_spaces_in_any_process():
+    wide = CriticInputs(LuckyPair(2), "joint")
+
+    class Elsewhere(Wrapped):
+        """Worker processes have such agents, and no `CriticInputs` here."""
+
+    plain = without_critics(Elsewhere(wide))
+    assert [agent.observation_space.shape for agent in plain.agents] == [(2,), (2,)]
+    begin(plain)
+    out = np.zeros((2, 2), np.float32)
+    plain.observe(1, out)
+    np.testing.assert_array_equal(out, observed(wide, 1)[:, :2])

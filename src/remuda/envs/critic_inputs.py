@@ -12,6 +12,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from remuda.envs.recorded import Wrapped
+from remuda.envs.scripted import room_for
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ContractError
 from remuda.system.checkpoint.fitting import branch, fitting
@@ -49,7 +50,10 @@ def size_of(space: spaces.Space[Any] | None) -> int:
 
 def without_critics(env: VectorEnv) -> VectorEnv:
     """Return the environment without the inputs of centralised critics."""
-    return env.game if isinstance(env, CriticInputs) else env
+    if isinstance(env, CriticInputs):
+        return env.game
+    is_wide = any(isinstance(agent.observation_space, CriticBox) for agent in env.agents)
+    return OwnObservations(env) if is_wide else env
 
 
 def team_of(agents: Sequence[AgentSpec], agent: int) -> list[int]:
@@ -74,7 +78,8 @@ def critic_space(agents: Sequence[AgentSpec], agent: int, kind: str) -> tuple[in
     else:
         added = [agents[other].observation_space for other in team_of(agents, agent)]
         size = sum(size_of(space) + 1 for space in added)
-    return size, np.result_type(own.dtype, *(space.dtype for space in added if space is not None))
+    dtype = np.result_type(own.dtype, *(space.dtype for space in added if space is not None))
+    return size, np.dtype(np.uint8) if dtype.kind == "b" else dtype
 
 
 class CriticInputs(Wrapped):
@@ -107,10 +112,13 @@ class CriticInputs(Wrapped):
             for space in self._states
         ]
         self._team = [team_of(inner, agent) for agent in range(len(inner))]
+        self._room = [newest.copy() for newest in self._newest]
         self._fresh: set[int] = set()  # agents whose observations are up to date
+        self._ended: Bools | None = None  # [num_envs] after a turn: copies where an episode ended
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
         self._fresh.clear()
+        self._ended = None
         for newest in self._newest:
             newest[mask] = 0
         self._flags[:, mask] = self._cut[mask] = False
@@ -118,7 +126,7 @@ class CriticInputs(Wrapped):
 
     def begin_turn(self) -> None:
         self._fresh.clear()
-        self._cut[:] = False
+        self._cut[:], self._ended = False, None
         self.game.begin_turn()
 
     def act(self, agent: int, actions: Array) -> None:
@@ -129,6 +137,7 @@ class CriticInputs(Wrapped):
         self._fresh.clear()
         result = self.game.end_turn()
         self._cut[:] = result.truncated
+        self._ended = (result.terminated | result.truncated).any(1)
         return result
 
     def observe(self, agent: int, out: Array) -> None:
@@ -136,8 +145,9 @@ class CriticInputs(Wrapped):
         if self._kind == STATE:
             newest, state = self._newest[agent], self._state[agent]
             self.game.observe(agent, newest)
-            self.game.observe_state(agent, state)
-            self._check(agent, state)
+            if self._states[agent] is not None:
+                self.game.observe_state(agent, state)
+                self._check(agent, state)
             out[:, :size] = newest.reshape(len(newest), -1)
             out[:, size:] = state.reshape(len(state), -1)
             return
@@ -166,18 +176,51 @@ class CriticInputs(Wrapped):
         self.game.restore(branch(state, "game"))
 
     def _observe_together(self, agent: int) -> None:
-        """Read the observations of all agents of this agent's group."""
-        group = next(group for group in self.game.turn_groups if agent in group)
+        """Read the observations of all agents of this agent's group.
+
+        After a turn, read those of all agents, but only where an episode ended: other copies must
+        not depend on it.
+        """
+        group: Sequence[int] = range(self.num_agents)
+        if self._ended is None:
+            group = next(group for group in self.game.turn_groups if agent in group)
         for other in group:
-            self.game.observe(other, self._newest[other])
-            self._flags[other] = self.active[:, other] | self._cut[:, other]
+            flags = self.active[:, other] | self._cut[:, other]
+            if self._ended is None:
+                self.game.observe(other, self._newest[other])
+                self._flags[other] = flags
+                continue
+            self.game.observe(other, self._room[other])
+            self._newest[other][self._ended] = self._room[other][self._ended]
+            self._flags[other, self._ended] = flags[self._ended]
         self._fresh.update(group)
 
     def _check(self, agent: int, state: Array) -> None:
-        if self.game.check and state.dtype.kind == "f" and not np.isfinite(state).all():
-            copy = int(np.flatnonzero(~np.isfinite(state.reshape(len(state), -1)).all(1))[0])
+        if not self.game.check or state.dtype.kind != "f":
+            return
+        with np.errstate(over="ignore"):
+            finite = np.isfinite(state.reshape(len(state), -1).astype(np.float32)).all(1)
+        if not finite.all():
             raise ContractError(
                 f"the game breaks its contract: the state of {self.agents[agent].name} in copy "
-                f"{self.first_copy + copy} contains NaN or infinity, which its critic would learn "
-                "from; mend `state` of the environment"
+                f"{self.first_copy + int(finite.argmin())} contains a number that is not finite as "
+                "float32, which its critic would learn from; mend the state of the environment"
             )
+
+
+class OwnObservations(Wrapped):
+    """An environment with `CriticInputs` in other processes, without these inputs."""
+
+    def __init__(self, game: VectorEnv) -> None:
+        super().__init__(game)
+        self._rows: list[Array] = [room_for(game, agent) for agent in range(game.num_agents)]
+        self.agents = tuple(
+            replace(spec, observation_space=own_space(spec.observation_space))
+            for spec in game.agents
+        )
+
+    def observe(self, agent: int, out: Array) -> None:
+        rows = self._rows[agent]
+        self.game.observe(agent, rows)
+        own = rows.reshape(len(rows), -1)[:, : size_of(self.agents[agent].observation_space)]
+        out[...] = own.reshape(out.shape)

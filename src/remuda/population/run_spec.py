@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -12,7 +12,7 @@ from remuda.envs.description import EnvSpec
 from remuda.policies.spec import PolicySpec
 from remuda.population.ledger.ratings import sides_of
 from remuda.population.roster import Roster
-from remuda.population.specs import policy_specs
+from remuda.population.specs import policy_specs, spec_of_seat
 from remuda.types import AgentSpec
 
 
@@ -77,6 +77,6 @@ class RunSpec:
         return self.env.agents[self.roster.seats_of(policy)[0]]
 
 
-def policy_of(config: Config, agent: AgentSpec) -> PolicySpec:
-    """Return the specification of a policy that plays alone, as this agent."""
-    return RunSpec(config, EnvSpec(config.game, {}, (agent,), ((0,),))).policies[0]
+def policy_of(config: Config, agents: Sequence[AgentSpec], seat: int) -> PolicySpec:
+    """Return the specification of a policy that plays only this seat."""
+    return spec_of_seat(config, agents[seat].name, agents, seat)

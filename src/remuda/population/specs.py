@@ -30,7 +30,7 @@ def policy_specs(config: Config, agents: Sequence[AgentSpec]) -> tuple[PolicySpe
             )
     if not config.population.dealt:
         return _alike_critics(
-            [_spec(config, agent.name, agents, i) for i, agent in enumerate(agents)]
+            [spec_of_seat(config, agent.name, agents, i) for i, agent in enumerate(agents)]
         )
     kinds = kinds_of(agents)
     specs = []
@@ -43,7 +43,7 @@ def policy_specs(config: Config, agents: Sequence[AgentSpec]) -> tuple[PolicySpe
                     f"{agents[other].name}, which have different observations or actions; set its "
                     f"own seats, as in --population.seats.{name} [{agents[first].name}]"
                 )
-        spec = _spec(config, name, agents, first)
+        spec = spec_of_seat(config, name, agents, first)
         for other in others:
             if _critic(spec.config, agents, other) != spec.critic:
                 raise ConfigError(
@@ -63,6 +63,8 @@ def scales_of(space: Any) -> tuple[tuple[int, float], ...]:
 
 def _critic(policy: PolicyConfig, agents: Sequence[AgentSpec], agent: int) -> Critic | None:
     """Return what the critic of an agent's policy gets; raise ConfigError if there is no state."""
+    from gymnasium.spaces import Box
+
     kind: str = policy.value.input
     state = agents[agent].state_space
     if kind == OBSERVATION or policy.entry.takes != "rollouts":
@@ -73,6 +75,11 @@ def _critic(policy: PolicyConfig, agents: Sequence[AgentSpec], agent: int) -> Cr
             f"{agents[agent].name}; use joint, or let the environment declare one: state_space and "
             "state() of a parallel PettingZoo environment, or AgentSpec.state_space and "
             "observe_state of a VectorEnv"
+        )
+    if state is not None and not (isinstance(state, Box) and state.shape):
+        raise ConfigError(
+            f"policy.value.input is {kind}, but the state_space of {agents[agent].name} is "
+            f"{state}; a critic needs a Box with at least one axis: declare one, or use joint"
         )
     if kind == STATE_OR_JOINT:
         kind = JOINT if state is None else STATE
@@ -97,7 +104,8 @@ def _alike_critics(specs: Sequence[PolicySpec]) -> tuple[PolicySpec, ...]:
     return tuple(specs)
 
 
-def _spec(config: Config, name: str, agents: Sequence[AgentSpec], seat: int) -> PolicySpec:
+def spec_of_seat(config: Config, name: str, agents: Sequence[AgentSpec], seat: int) -> PolicySpec:
+    """Return the specification of a policy that plays an agent's seat."""
     from gymnasium.spaces import Box
 
     from remuda.policies.actions import actions_of

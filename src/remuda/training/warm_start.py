@@ -142,6 +142,8 @@ def _inputs(spec: PolicySpec) -> dict[str, object]:
         "n_frames": spec.config.n_frames,
         "the scale of observations": spec.scale,
         "actions": repr(spec.actions),
+        "value.input": "observation" if spec.critic is None else spec.critic.kind,
+        "the size of the critic's input": 0 if spec.critic is None else spec.critic.size,
     }
 
 

@@ -1,8 +1,11 @@
 """MAPPO is PPO with a centralised critic; policies act on their own observation alone."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import Discrete
 from torch import nn
 
 import remuda
@@ -12,7 +15,7 @@ from policies.ppo_cases import bandit, make, play
 from refusals import refuses
 from remuda.config import load_config
 from remuda.config.policy import PolicyConfig
-from remuda.errors import ConfigError, UsageError
+from remuda.errors import ConfigError, RemudaError, UsageError
 from remuda.policies.algorithms.kernels.ppo import Fused
 from remuda.policies.algorithms.ppo import PPO
 from remuda.policies.networks.actor_critic import CriticInput
@@ -195,11 +198,34 @@ def test_the_state_is_taken_where_there_is_one(given, kind):
         ({"policies": {"agent_0": {"value": {"input": "joint"}}}}, "agent_0"),
         ({"policy": {"network": {"shared": True}}}, "network.shared"),
         ({"policy": {"network": {"value_module": f"{__name__}:Remembering"}}}, "state_size"),
+        ({"policy": {"network": {"module": f"{__name__}:Remembering"}}}, "value_module"),
     ],
-    ids=["no state", "two kinds", "shared", "recurrent value"],
+    ids=["no state", "two kinds", "shared", "recurrent value", "recurrent module"],
 )
 def test_what_cannot_be_is_refused(tree, key):
     tree = {**tree, "policy": {"algorithm": "mappo", **tree.get("policy", {})}}
     with refuses(ConfigError, key):
         for spec in specs_of(**tree):
             spec.network()
+
+
+def test_a_state_that_is_no_box_is_refused():
+    config = load_config({**STATE, "policy": {"algorithm": "mappo"}})
+    agents = [replace(each, state_space=Discrete(3)) for each in LuckyPair(1).agents]
+    with refuses(ConfigError, "state_space"):
+        policy_specs(config, agents)
+
+
+def test_weights_of_another_kind_of_critic_are_refused(tmp_path):
+    run(tmp_path / "run", schedule="sequential", **PAIR, run={"turns": 100})
+    policy = {**MAPPO, "value": {"input": "state"}, "init_from": str(tmp_path / "run")}
+    with refuses(RemudaError, "value.input"):
+        run(tmp_path / "other", schedule="sequential", **{**STATE, "policy": policy})
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_a_run_is_exploited(tmp_path):
+    run(tmp_path / "run", schedule="sequential", **PAIR, run={"turns": 100})
+    found = remuda.exploit(tmp_path / "run", turns=200, exploiters=1, directory=tmp_path / "found")
+    assert found

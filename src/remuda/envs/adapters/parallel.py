@@ -258,6 +258,17 @@ class Copies(TurnArrays):
             self._end(e, agent, terminated=False)
 
 
+def _has_state(copy: Any) -> bool:
+    """Return whether a copy that has been reset returns a state; its errors come later."""
+    try:
+        copy.state()
+    except (NotImplementedError, AttributeError):
+        return False
+    except Exception:  # the user's environment may raise anything, and again when it is read
+        return True
+    return True
+
+
 class ParallelCopies(Copies):
     """Copies of a PettingZoo environment whose agents act simultaneously.
 
@@ -275,16 +286,25 @@ class ParallelCopies(Copies):
         self._chosen: list[Any] = [None] * self.num_agents
         # By copy: agents whose episode has ended, but that have not left `agents`.
         self._lingering: list[set[int]] = [set() for _ in range(num_envs)]
-        space = getattr(self.copies[0], "state_space", None)
         self._states: Array | None = None  # [num_envs, *state_shape], once read in a turn
-        if isinstance(space, spaces.Box):
-            self.agents = tuple(replace(agent, state_space=space) for agent in self.agents)
+        space = getattr(self.copies[0], "state_space", None)
+        if isinstance(space, spaces.Space) and _has_state(self.copies[0]):
+            self._state = observation_converter(space)
+            self.agents = tuple(
+                replace(agent, state_space=self._state.space) for agent in self.agents
+            )
 
     def observe_state(self, agent: int, out: Array) -> None:  # noqa: ARG002 - all share it
         if self._states is None:
             self._states = np.zeros(out.shape, out.dtype)
-            for e, copy in enumerate(self.copies):
-                self._states[e] = np.reshape(copy.state(), out.shape[1:])
+            over = self._terminated.all(1)  # nothing follows, so no critic needs the state
+            for e in np.flatnonzero(~over).tolist():
+                self._agent = None
+                try:
+                    self._state.write_unmasked(self.copies[e].state(), self._states[e, ...])
+                except BadValueError as error:
+                    fault = str(error).replace("the observation", "its `state()`", 1)
+                    raise self._broken(e, BadValueError(fault)) from None
         out[...] = self._states
 
     def _restart(self, e: int, seed: int) -> None:

@@ -128,6 +128,12 @@ def encoder_for(spec: PolicySpec) -> Encoder | None:
         found = copy.deepcopy(lifted(network.module, network.options, spec.module_shape))
         if found.memory:
             _check_recurrent(spec)
+            if spec.config.has_own_value and not network.value_module:
+                raise ConfigError(
+                    f"policy.network.module {network.module} has a state_size, and the value "
+                    "network, which does not share it (policy.value.input), has no recurrent "
+                    "state; set policy.network.value_module"
+                )
         return found
     if not network.convolutions:
         return None
