@@ -112,13 +112,13 @@ class CriticInputs(Wrapped):
             for space in self._states
         ]
         self._team = [team_of(inner, agent) for agent in range(len(inner))]
-        self._room = [newest.copy() for newest in self._newest]
         self._fresh: set[int] = set()  # agents whose observations are up to date
-        self._ended: Bools | None = None  # [num_envs] after a turn: copies where an episode ended
+        # [num_envs] between turns: copies where an episode ended or began; None: during a turn
+        self._kept: Bools | None = np.ones(at, np.bool_)
+        self._room, self._room_flags = [a.copy() for a in self._newest], self._flags.copy()
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
         self._fresh.clear()
-        self._ended = None
         for newest in self._newest:
             newest[mask] = 0
         self._flags[:, mask] = self._cut[mask] = False
@@ -126,7 +126,7 @@ class CriticInputs(Wrapped):
 
     def begin_turn(self) -> None:
         self._fresh.clear()
-        self._cut[:], self._ended = False, None
+        self._cut[:], self._kept = False, None
         self.game.begin_turn()
 
     def act(self, agent: int, actions: Array) -> None:
@@ -137,7 +137,7 @@ class CriticInputs(Wrapped):
         self._fresh.clear()
         result = self.game.end_turn()
         self._cut[:] = result.truncated
-        self._ended = (result.terminated | result.truncated).any(1)
+        self._kept = np.asarray((result.terminated | result.truncated).any(1))
         return result
 
     def observe(self, agent: int, out: Array) -> None:
@@ -153,12 +153,15 @@ class CriticInputs(Wrapped):
             return
         if agent not in self._fresh:
             self._observe_together(agent)
-        out[:, :size] = self._newest[agent].reshape(self.num_envs, -1)
+        seen, flags = self._newest, self._flags
+        if self._kept is not None:
+            seen, flags = self._room, self._room_flags
+        out[:, :size] = seen[agent].reshape(self.num_envs, -1)
         for other in self._team[agent]:
             end = size + self._sizes[other]
             out[:, size : end + 1] = 0
-            there = self._flags[other]
-            out[there, size:end] = self._newest[other].reshape(self.num_envs, -1)[there]
+            there = flags[other]
+            out[there, size:end] = seen[other].reshape(self.num_envs, -1)[there]
             out[there, end] = 1
             size = end + 1
 
@@ -178,22 +181,21 @@ class CriticInputs(Wrapped):
     def _observe_together(self, agent: int) -> None:
         """Read the observations of all agents of this agent's group.
 
-        After a turn, read those of all agents, but only where an episode ended: other copies must
-        not depend on it.
+        Between turns, read those of all agents, but keep them only where an episode ended: what
+        other copies show later must not depend on it.
         """
-        group: Sequence[int] = range(self.num_agents)
-        if self._ended is None:
-            group = next(group for group in self.game.turn_groups if agent in group)
-        for other in group:
-            flags = self.active[:, other] | self._cut[:, other]
-            if self._ended is None:
+        if self._kept is None:
+            for other in next(group for group in self.game.turn_groups if agent in group):
                 self.game.observe(other, self._newest[other])
-                self._flags[other] = flags
-                continue
+                self._flags[other] = self.active[:, other]
+                self._fresh.add(other)
+            return
+        for other in range(self.num_agents):
             self.game.observe(other, self._room[other])
-            self._newest[other][self._ended] = self._room[other][self._ended]
-            self._flags[other, self._ended] = flags[self._ended]
-        self._fresh.update(group)
+            self._room_flags[other] = self.active[:, other] | self._cut[:, other]
+            self._newest[other][self._kept] = self._room[other][self._kept]
+            self._flags[other, self._kept] = self._room_flags[other, self._kept]
+            self._fresh.add(other)
 
     def _check(self, agent: int, state: Array) -> None:
         if not self.game.check or state.dtype.kind != "f":
