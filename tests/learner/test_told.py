@@ -62,7 +62,7 @@ def test_every_algorithm_tells_its_own_columns_and_no_others(algorithm):
     assembly, board, actor, learner = make(algorithm)
     train(assembly, actor, learner, 6)
     record = vars(board.between(board.start, board.read()).policies["agent_0"])
-    kinds = {"all", "PPO" if algorithm == "ppo" else "DQN, IQN, SAC"}
+    kinds = {"all", "PPO" if algorithm in ("ppo", "mappo") else "DQN, IQN, SAC"}
     for kind, names in OF_KIND.items():
         assert {n for n, each in POLICY_COLUMNS.items() if each.kind == kind} >= names
         for name in names:

@@ -199,7 +199,7 @@ def test_a_run_repeats_itself_and_is_resumed_exactly(matchmaker, tmp_path):
 @pytest.mark.slow_cases(
     "double_buffer-iqn", "double_buffer-ppo", "snapshot-dqn", "snapshot-iqn", "snapshot-ppo"
 )
-@pytest.mark.parametrize("algorithm", ["ppo", "mappo", "dqn", "iqn", "sac"])
+@pytest.mark.parametrize("algorithm", ["ppo", "dqn", "iqn", "sac"])
 @pytest.mark.parametrize("mode", ["double_buffer", "snapshot"])
 def test_policies_of_every_algorithm_and_publishing_mode_learn_beside_it(algorithm, mode, tmp_path):
     policy = {} if algorithm == "ppo" else VALUES

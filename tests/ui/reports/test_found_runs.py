@@ -59,7 +59,11 @@ def test_a_terminal_of_80_columns_shows_paths_whole(tmp_path, capsys, monkeypatc
     said = capsys.readouterr().out
     assert "treasure_hunt-20261126-101655 " in said
     assert "all turns were played" not in said
-    assert said.splitlines()[3].strip() == "were played"
+    lines = said.splitlines()
+    row = next(
+        i for i, line in enumerate(lines) if line.startswith("treasure_hunt-20261126-101655")
+    )
+    assert lines[row + 1].strip() == "were played"
     assert " treasure_hunt " not in said  # the path says it
     a_run(tmp_path / "short" / "first")
     assert command(["runs", str(tmp_path / "short")]) == 0

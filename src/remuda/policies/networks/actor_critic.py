@@ -74,14 +74,15 @@ class ActorCritic(Network):
         encoder: Encoder | None = None,
         scale: Scale = 1.0,  # multiplies inputs
         value_normalisation: bool = False,  # PopArt
-        shared: bool = False,  # policy and value share all layers but the last
+        shared: bool | None = None,  # both share all layers but the last; None: as configured
         critic: CriticInput | None = None,  # None: the value network gets the observation
         value_encoder: Encoder | None = None,  # precedes the value network's layers; gets the row
     ) -> None:
         super().__init__(num_inputs, config, encoder, scale)
         self.actions, self.normalised = actions, normalised
         self.memory = (encoder.memory if encoder is not None else 0) or config.recurrent
-        self.shared, self.critic, self.value_encoder = shared, critic, value_encoder
+        self.shared = shared = config.serves_both if shared is None else shared
+        self.critic, self.value_encoder = critic, value_encoder
         # numbers in a stored observation, from which the value network's inputs are made
         self.row_inputs = num_inputs if critic is None else critic.num_inputs
         self.settings += (f"shared {shared}", *([repr(critic)] if critic is not None else []))
