@@ -75,6 +75,23 @@ def test_colours_tell_the_layout_of_pixels():
     assert guess_layout((3, 4, 5), True) == ("chw", True)
     assert guess_layout((5, 5, 3), True) == ("hwc", True)
     assert guess_layout((3, 3, 3), True).layout == ""
+    assert guess_layout((210, 160, 3), True) == ("hwc", True)
+
+
+@pytest.mark.parametrize("shape", [(3, 3, 2), (3, 3, 5), (4, 4, 12), (2, 3, 3)])
+def test_equal_sides_of_a_small_board_of_bytes_are_not_its_colours(shape):
+    """A board of 3 x 3 in bytes is no picture of three colours, and the run reports the guess."""
+    board = spec_of(spaces.Box(0, 255, shape, np.uint8), [[4, 2, 1]])
+    assert board.pictures[0].channels_last == (shape[0] == shape[1])
+    assert "if that is wrong" in space_notes([board])[0]
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.float32])
+def test_stacked_grey_frames_are_channels(kind):
+    (image,) = spec_of(spaces.Box(0, 255, (9, 8), kind), n_frames=4).pictures
+    assert (image.frames, image.channels, image.height, image.width) == (4, 1, 9, 8)
+    network = spec_of(spaces.Box(0, 255, (9, 8), kind), n_frames=4).network()
+    assert next(shape for name, shape in network.shapes.items() if "conv0.weight" in name)[1] == 4
 
 
 @pytest.mark.parametrize("layout", ["hwc", "chw"])
