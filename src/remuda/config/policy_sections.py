@@ -52,7 +52,8 @@ class NetworkConfig(Section):
     module: str = ""
     """Your own network, as `module:Name` of a class or function that returns a torch.nn.Module. The
     module maps observations [B, *shape] to features [B, F] and replaces convolutions and hidden
-    layers."""
+    layers. With the attribute `takes_parts` it gets a dictionary of a `Dict` or `Tuple`
+    observation's parts."""
     options: Annotated[Options, Only(needs="{}network.module")] = {}
     """Arguments of `module`."""
     value_module: Annotated[str, Only("rollouts")] = ""
