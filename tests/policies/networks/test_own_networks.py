@@ -368,7 +368,7 @@ def test_a_module_of_parts_learns_acts_and_is_exported(algorithm, tmp_path):
         policy.act(observation, state=policy.initial_state()) for observation in observations
     ]
     onnxruntime = pytest.importorskip("onnxruntime")
-    rows = np.stack([policy.flatten(observation) for observation in observations])
+    rows = np.stack([policy.flatten(each) for each in observations])
     stacked_rows = np.stack([np.zeros_like(rows), rows], 1)
     session = onnxruntime.InferenceSession(policy.to_onnx(tmp_path / "policy.onnx"))
     assert session.run(None, {"observation": stacked_rows})[0].tolist() == actions
