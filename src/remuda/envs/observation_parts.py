@@ -73,7 +73,7 @@ def are_bytes(space: spaces.Space[Any]) -> bool:
 
 def flat_bytes(space: spaces.Space[Any], observation: Any) -> Array:
     """Return an observation of a space of bytes, flattened as by Gymnasium but in uint8."""
-    flat = [spaces.flatten(own, value) for own, value in _values(space, observation)]
+    flat: Any = [spaces.flatten(own, value) for own, value in _values(space, observation)]
     found: Array = np.concatenate(flat, dtype=np.uint8, casting="unsafe")
     return found
 

@@ -125,7 +125,8 @@ def observation_converter(
     if not isinstance(flat, spaces.Box):
         raise ContractError(f"the observation space {space} has no fixed size, so no policy fits")
     has_parts = isinstance(space, spaces.Dict | spaces.Tuple)
-    flatten, dtype = spaces.flatten, FLOAT
+    flatten: Callable[..., Any] = spaces.flatten
+    dtype: np.dtype[Any] = FLOAT
     if has_parts and are_bytes(space):  # a pixel stays one byte in experience
         flatten, dtype = flat_bytes, np.dtype(np.uint8)
     low, high = flat.low.astype(dtype), flat.high.astype(dtype)
