@@ -282,3 +282,39 @@ def scripted(shape):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return torch.jit.script(nn.Linear(shape[0], 3))
+
+
+class Fuses(nn.Module):
+    """Gets an observation's parts by their names; stacked frames of a picture are its channels."""
+
+    takes_parts = True
+
+    def __init__(self, shapes):
+        super().__init__()
+        self.shapes = shapes
+        *channels, _, _ = shapes["picture"]
+        self.see = nn.Conv2d(int(torch.Size(channels).numel()), 3, 3)
+        self.rest = nn.LazyLinear(5)
+
+    def forward(self, parts):
+        assert {k: tuple(v.shape[1:]) for k, v in parts.items()} == self.shapes
+        seen = self.see(parts["picture"].flatten(1, -3)).flatten(1)
+        others = [parts[name].flatten(1) for name in ("inside.0", "inside.1")]
+        return torch.relu(torch.cat((seen, self.rest(torch.cat(others, 1))), 1))
+
+
+class FusesAndRemembers(Fuses):
+    state_size = 5
+
+    def forward(self, parts, state):
+        features = super().forward(parts)
+        return features, torch.tanh(features[:, -5:] + state)
+
+
+def fuses_untold(shapes):
+    return Fuses({"picture": (1, 6, 6), "inside.0": (3,), "inside.1": (2,)})
+
+
+class Misreads(Fuses):
+    def forward(self, parts):
+        return parts["camera"]

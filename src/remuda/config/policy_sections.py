@@ -52,7 +52,8 @@ class NetworkConfig(Section):
     module: str = ""
     """Your own network, as `module:Name` of a class or function that returns a torch.nn.Module. The
     module maps observations [B, *shape] to features [B, F] and replaces convolutions and hidden
-    layers."""
+    layers. With the attribute `takes_parts` it gets a dictionary of a `Dict` or `Tuple`
+    observation's parts."""
     options: Annotated[Options, Only(needs="{}network.module")] = {}
     """Arguments of `module`."""
     value_module: Annotated[str, Only("rollouts")] = ""
@@ -76,8 +77,8 @@ class NetworkConfig(Section):
     """For images: [channels,kernel,stride] of each convolution before the hidden layers."""
     layout: Annotated[Literal["auto", "hwc", "chw"], Only(needs="{}network.convolutions")] = "auto"
     """Axis order of images: `hwc` (height, width, channels) or `chw`. `auto`: as the environment
-    declares it, else the two axes most similar in size are height and width; a run reports its
-    choice, and refuses ambiguous shapes."""
+    declares it, else the two axes most similar in size are height and width; pixels may also be
+    recognised by 1, 3 or 4 channels. A run reports its choice, and refuses ambiguous shapes."""
     recurrent: WidthOrNone = 0
     """Units of a gated recurrent layer (GRU, Cho et al. 2014); 0: none. PPO and DQN place it after
     the hidden layers, IQN before its quantile embedding. IQN and DQN then learn from whole segments

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium import spaces
 
+from remuda.types import Array
+
 
 class Part(NamedTuple):
     """One array in an observation."""
@@ -26,8 +28,8 @@ class Part(NamedTuple):
 class PartsBox(spaces.Box):
     """A flat `Box` [size] with a list of its parts."""
 
-    def __init__(self, low: Any, high: Any, parts: tuple[Part, ...]) -> None:
-        super().__init__(low, high, dtype=np.float32)
+    def __init__(self, low: Array, high: Array, parts: tuple[Part, ...]) -> None:
+        super().__init__(low, high, dtype=low.dtype.type)
         self.parts = parts
 
     def __eq__(self, other: object) -> bool:
@@ -57,6 +59,25 @@ def is_pixels(space: spaces.Space[Any]) -> bool:
     )
 
 
+def are_bytes(space: spaces.Space[Any]) -> bool:
+    """Return whether all numbers of a flattened observation are integers from 0 to 255.
+
+    All its parts are then uint8 or bool, or discrete, so that they are flattened to 0 and 1.
+    """
+    return all(
+        isinstance(own, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary)
+        or (isinstance(own, spaces.Box) and own.dtype in (np.uint8, np.bool_))
+        for _, own in _leaves(space, "")
+    )
+
+
+def flat_bytes(space: spaces.Space[Any], observation: Any) -> Array:
+    """Return an observation of a space of bytes, flattened as by Gymnasium but in uint8."""
+    flat: Any = [spaces.flatten(own, value) for own, value in _values(space, observation)]
+    found: Array = np.concatenate(flat, dtype=np.uint8, casting="unsafe")
+    return found
+
+
 def spaces_in(space: spaces.Space[Any]) -> dict[Any, spaces.Space[Any]] | None:
     """Return the spaces in a `Dict` or `Tuple` by their keys; None for any other space."""
     if isinstance(space, spaces.Dict):
@@ -71,3 +92,13 @@ def _leaves(space: spaces.Space[Any], name: str) -> Iterator[tuple[str, spaces.S
         return
     for key, own in inner.items():
         yield from _leaves(own, f"{name}.{key}" if name else str(key))
+
+
+def _values(space: spaces.Space[Any], value: Any) -> Iterator[tuple[spaces.Space[Any], Any]]:
+    """Yield the innermost spaces of a space with their values."""
+    inner = spaces_in(space)
+    if inner is None:
+        yield space, value
+        return
+    for key, own in inner.items():
+        yield from _values(own, value[key])

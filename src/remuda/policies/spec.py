@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from remuda.policies.actions import Actions
     from remuda.policies.networks.layers import Scale
+    from remuda.policies.networks.lifted import LiftedModule
     from remuda.policies.networks.network import Network
     from remuda.policies.selectors import ActionSelector
     from remuda.publish.training_state import TrainingLayout
@@ -79,16 +80,20 @@ class PolicySpec:
         network = self.config.network
         if not network.module:
             return network.recurrent
+        return self.module().memory or network.recurrent
+
+    def module(self) -> LiftedModule:
+        """Return the user's module, which all callers share, so copy it first.
+
+        Stacked frames come first in its input shape.
+        """
         from remuda.policies.networks.lifted import lifted
 
-        found = lifted(network.module, network.options, self.module_shape)
-        return found.memory or network.recurrent
-
-    @property
-    def module_shape(self) -> tuple[int, ...]:
-        """Return the input shape of a user's module; stacked frames come first."""
-        frames = (self.config.n_frames,) if self.config.n_frames > 1 else ()
-        return (*frames, *self.observation)
+        network, frames = self.config.network, self.config.n_frames
+        shape = (frames, *self.observation) if frames > 1 else self.observation
+        # A single array is a part without a name.
+        parts = tuple(part for part in self.parts if part.name)
+        return lifted(network.module, network.options, shape, parts=parts)
 
     @property
     def specification(self) -> tuple[object, ...]:

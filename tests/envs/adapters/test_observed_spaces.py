@@ -7,11 +7,16 @@ from gymnasium import spaces
 
 from faulty_games import Alone, AtOnce, actor_of, play
 from refusals import refuses
+from remuda.config import load_config
 from remuda.envs.adapters.gymnasium import GymnasiumEnv
 from remuda.envs.adapters.parallel import ParallelCopies
 from remuda.envs.adapters.spaces import observation_converter
 from remuda.envs.checks import BadValueError
+from remuda.envs.plain_spaces import from_plain, to_plain
 from remuda.errors import ContractError
+from remuda.policies.compatibility import stream_shape
+from remuda.population.specs import policy_specs
+from remuda.types import AgentSpec
 
 PARTS = spaces.Dict({"at": spaces.Box(-9, 9, (2,)), "to": spaces.Box(-9, 9, (3,))})
 PAIR = spaces.Tuple([spaces.Discrete(3), spaces.MultiBinary(2)])
@@ -152,6 +157,53 @@ def test_what_is_in_neither_of_two_spaces_is_told(value):
 def test_what_is_in_its_space_is_written(space, seen, flat):
     assert write(space, seen) == flat
     assert write(space, seen, check=False) == flat
+
+
+PICTURE = spaces.Box(0, 255, (4, 4, 3), np.uint8)
+BYTES = {
+    "a picture": spaces.Dict(camera=PICTURE),
+    "a picture and choices": spaces.Dict(
+        camera=PICTURE,
+        inside=spaces.Tuple([spaces.Discrete(3, start=-1), spaces.MultiDiscrete([2, 3])]),
+    ),
+    "bits": spaces.Tuple([spaces.MultiBinary(3), spaces.Box(0, 1, (2,), np.bool_)]),
+}
+FLOATS = {
+    "a float": spaces.Dict(camera=PICTURE, speed=spaces.Box(-1, 1, (1,), np.float32)),
+    "a larger integer": spaces.Dict(camera=PICTURE, count=spaces.Box(0, 300, (1,), np.int16)),
+    "text": spaces.Dict(camera=PICTURE, text=spaces.Text(4)),
+}
+
+
+@pytest.mark.parametrize("kind", BYTES)
+@pytest.mark.parametrize("check", [True, False])
+def test_parts_that_are_all_bytes_stay_bytes(kind, check):
+    space = BYTES[kind]
+    converter = observation_converter(space)
+    assert converter.space.dtype == np.uint8
+    flat = spaces.flatten_space(space)
+    assert (converter.space.low == flat.low).all()
+    assert (converter.space.high == flat.high).all()
+    space.seed(0)
+    for _ in range(9):
+        seen = space.sample()
+        assert write(space, seen, check) == spaces.flatten(space, seen).tolist()
+    agent = AgentSpec("a", converter.space, spaces.Discrete(2))
+    (spec,) = policy_specs(load_config({}), [agent])
+    assert stream_shape(spec).dtype == np.uint8  # of the ring
+    assert from_plain(to_plain(converter.space)) == converter.space
+
+
+@pytest.mark.parametrize("kind", FLOATS)
+def test_one_part_of_larger_numbers_makes_floats_of_all(kind):
+    assert observation_converter(FLOATS[kind]).space.dtype == np.float32
+
+
+@pytest.mark.parametrize("value", [-1, 256, 0.5])
+def test_a_number_that_is_no_byte_is_refused(value):
+    seen = {"camera": np.full((4, 4, 3), value)}
+    with refuses(BadValueError):
+        write(BYTES["a picture"], seen)
 
 
 def test_a_state_beyond_its_space_ends_the_actor():

@@ -3,22 +3,27 @@
 import logging
 import threading
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 
 import remuda
 from policies import own_networks
 from refusals import refuses
 from remuda.config import PolicyConfig, load_config, overlay
 from remuda.config.unused_settings import unused_settings
+from remuda.envs.adapters.spaces import observation_converter
 from remuda.errors import ConfigError, ContractError
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.networks.lifted import LiftedModule, lifted
 from remuda.policies.networks.vmap_rules import lstm_step
 from remuda.policies.spec import PolicySpec, first_weights
 from remuda.policies.stack import ParameterStack
+from remuda.population.specs import policy_specs
 from remuda.system.rng import torch_rng
+from remuda.types import AgentSpec
 from remuda.ui.terminal.live import PlainView
 
 OWN = "policies.own_networks"
@@ -251,6 +256,122 @@ def test_stacked_frames_come_first_and_observations_keep_their_shape():
     network = spec.network()
     assert noted == {((2, 4, 3), (2, 4, 3))}
     assert network.num_inputs == 24
+
+
+PARTS = spaces.Dict(
+    picture=spaces.Box(0, 255, (2, 6, 5), np.uint8),
+    inside=spaces.Tuple([spaces.Discrete(3, start=-1), spaces.Box(-1, 1, (2,), np.float32)]),
+)
+
+
+def spec_of_parts(algorithm, module, n_frames=1, space=PARTS):
+    network = {"module": f"{OWN}:{module}"}
+    tree = {"algorithm": algorithm, "n_frames": n_frames, "network": network}
+    seen = observation_converter(space).space
+    agent = AgentSpec("a", seen, spaces.Discrete(2))
+    return policy_specs(load_config({"policy": tree}), [agent])[0]
+
+
+@pytest.mark.parametrize("module", ["Fuses", "FusesAndRemembers"])
+@pytest.mark.parametrize("n_frames", [1, 3])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_module_gets_the_parts_of_observations(algorithm, n_frames, module, caplog):
+    network, stack = stacked(spec_of_parts(algorithm, module, n_frames), 3)
+    assert not caplog.records  # all policies in one pass
+    encoder, frames = network.encoder, () if n_frames == 1 else (n_frames,)
+    shapes = {"picture": (2, 6, 5), "inside.0": (3,), "inside.1": (2,)}
+    plain = getattr(own_networks, module)({k: (*frames, *v) for k, v in shapes.items()})
+    rows = torch.rand(3, 4, n_frames, 65)
+    parts = {
+        "picture": rows[..., :60].unflatten(-1, (2, 6, 5)),
+        "inside.0": rows[..., 60:63],
+        "inside.1": rows[..., 63:],
+    }
+    if n_frames == 1:
+        parts = {name: part.squeeze(2) for name, part in parts.items()}
+    tower = next(name for name in stack.parameters if "see" in name).partition("_module")[0]
+    weights = network.acting(stack.parameters, None)
+    state = [torch.rand(3, 4, 5)] if encoder.memory else []
+    with torch.no_grad():
+        call = encoder.step if state else encoder.features
+        found = call(tower, weights, rows.flatten(2), *state)
+        for k in range(3):
+            mine = {name: part[k] for name, part in parts.items()}
+            plain(mine, *(s[k] for s in state))  # initialises the lazy layer
+            plain.load_state_dict(
+                {n: stack.parameters[f"{tower}_module.{n}"][k] for n in plain.state_dict()}
+            )
+            expected = plain(mine, *(s[k] for s in state))
+            got = tuple(each[k] for each in found) if state else found[k]
+            torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("module", "space"),
+    [
+        ("Fuses", PARTS["picture"]),
+        ("fuses_untold", PARTS),
+        ("Misreads", PARTS),
+    ],
+)
+def test_what_is_wrong_with_a_module_of_parts_is_told(module, space):
+    with refuses(ConfigError, module) as found:
+        spec_of_parts("ppo", module, space=space).network()
+    assert "\n" not in str(found.value)
+
+
+class Halves(gymnasium.Env):
+    """The bright half of the picture is the right action."""
+
+    observation_space = PARTS
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed, options=options)
+        return self.show(), {}
+
+    def step(self, action):
+        right = float(action == self.half)
+        return self.show(), right, True, False, {}
+
+    def show(self):
+        self.half = int(self.np_random.integers(2))
+        picture = np.zeros((2, 6, 5), np.uint8)
+        picture[self.half] = 255
+        inside = int(self.np_random.integers(-1, 2)), self.np_random.random(2, np.float32)
+        return {"picture": picture, "inside": inside}
+
+
+@pytest.mark.slow_cases("dqn", "iqn")
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_module_of_parts_learns_acts_and_is_exported(algorithm, tmp_path):
+    result = remuda.train(
+        Halves,
+        env={"num_envs": 16},
+        policy={
+            "algorithm": algorithm,
+            "n_frames": 2,
+            "network": {"module": f"{OWN}:Fuses"},
+            "learning_rate": 3e-3,
+            "experience": {"segment_length": 2, "learning_starts": 64},
+            **({} if algorithm == "ppo" else {"batch_size": 32}),
+        },
+        schedule="sequential",
+        run={"turns": 4000, "directory": tmp_path / "run", "evaluate_episodes": 100},
+        checkpoint={"evaluate_episodes": 0},
+        view=PlainView(),
+    )
+    assert result.evaluation.mean(0) > 0.9
+    policy, env = remuda.load(result)["agent_0"], Halves()
+    observations = [env.reset(seed=seed)[0] for seed in range(5)]
+    actions = [
+        policy.act(observation, state=policy.initial_state()) for observation in observations
+    ]
+    onnxruntime = pytest.importorskip("onnxruntime")
+    rows = np.stack([policy.flatten(each) for each in observations])
+    stacked_rows = np.stack([np.zeros_like(rows), rows], 1)
+    session = onnxruntime.InferenceSession(policy.to_onnx(tmp_path / "policy.onnx"))
+    assert session.run(None, {"observation": stacked_rows})[0].tolist() == actions
 
 
 @pytest.mark.parametrize(

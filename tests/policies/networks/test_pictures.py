@@ -75,6 +75,29 @@ def test_colours_tell_the_layout_of_pixels():
     assert guess_layout((3, 4, 5), True) == ("chw", True)
     assert guess_layout((5, 5, 3), True) == ("hwc", True)
     assert guess_layout((3, 3, 3), True).layout == ""
+    assert guess_layout((210, 160, 3), True) == ("hwc", True)
+
+
+@pytest.mark.parametrize("shape", [(3, 3, 2), (3, 3, 5), (4, 4, 12), (2, 3, 3)])
+def test_equal_sides_of_a_small_board_of_bytes_are_not_its_colours(shape):
+    """A board of 3 x 3 in bytes is no picture of three colours, and the run reports the guess."""
+    board = spec_of(spaces.Box(0, 255, shape, np.uint8), [[4, 2, 1]])
+    assert board.pictures[0].channels_last == (shape[0] == shape[1])
+    assert "if that is wrong" in space_notes([board])[0]
+
+
+def test_a_board_beside_an_action_mask_keeps_its_axes():
+    board, mask = spaces.Box(0, 1, (8, 8, 111), np.float32), spaces.MultiBinary(2)
+    (image,) = spec_of(spaces.Dict(observation=board, action_mask=mask)).pictures
+    assert (image.channels, image.height, image.width) == (111, 8, 8)
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.float32])
+def test_stacked_grey_frames_are_channels(kind):
+    (image,) = spec_of(spaces.Box(0, 255, (9, 8), kind), n_frames=4).pictures
+    assert (image.frames, image.channels, image.height, image.width) == (4, 1, 9, 8)
+    network = spec_of(spaces.Box(0, 255, (9, 8), kind), n_frames=4).network()
+    assert next(shape for name, shape in network.shapes.items() if "conv0.weight" in name)[1] == 4
 
 
 @pytest.mark.parametrize("layout", ["hwc", "chw"])
@@ -186,3 +209,49 @@ def test_what_a_picture_in_a_dictionary_shows_is_learned(algorithm, tmp_path):
     policy, env = remuda.load(result)["agent_0"], Spot()
     observation, _ = env.reset(seed=1)
     env.step(policy.act(observation))
+
+
+class Bare(Spot):
+    """Shows the same pictures, not in a dictionary."""
+
+    observation_space = Spot.observation_space["picture"]
+
+    def show(self):
+        return super().show()["picture"]
+
+
+class Held(Bare):
+    observation_space = spaces.Dict(picture=Bare.observation_space)
+
+    def show(self):
+        return {"picture": super().show()}
+
+
+@pytest.mark.slow_cases("dqn-1", "iqn-1", "dqn-2", "iqn-2")
+@pytest.mark.parametrize("n_frames", [1, 2])
+@pytest.mark.parametrize("algorithm", ["ppo", "dqn", "iqn"])
+def test_a_picture_in_a_dictionary_is_learned_from_as_a_bare_one(algorithm, n_frames, tmp_path):
+    """Both are bytes in the ring, and the weights after training are equal bit for bit."""
+    policies = []
+    for game in (Bare, Held):
+        run = remuda.train(
+            game,
+            env={"num_envs": 4},
+            policy={
+                "algorithm": algorithm,
+                "n_frames": n_frames,
+                "network": {"convolutions": [[4, 3, 1]], "hidden": [16]},
+                "experience": {"segment_length": 2, "learning_starts": 64},
+            },
+            schedule="sequential",
+            run={"turns": 600, "directory": tmp_path / game.__name__, "evaluate_episodes": 0},
+            checkpoint={"evaluate_episodes": 0},
+            view=PlainView(),
+        )
+        policies.append(remuda.load(run)["agent_0"])
+    bare, held = (policy.weights() for policy in policies)
+    assert policies[0].learner_step > 0
+    assert all((bare[name] == held[name]).all() for name in bare | held)
+    observation, _ = Held().reset(seed=0)
+    assert policies[1].flatten(observation).dtype == np.uint8
+    assert policies[1].act(observation) == policies[0].act(observation["picture"])

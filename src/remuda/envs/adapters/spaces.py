@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,13 @@ from gymnasium import spaces
 
 from remuda.envs.adapters.masks import MASK, can_be_masked, flat_mask, mask_form
 from remuda.envs.checks import BadValueError, UntakeableError, fitting, short, write_checked
-from remuda.envs.observation_parts import PartsBox, parts_of, spaces_in
+from remuda.envs.observation_parts import (
+    PartsBox,
+    are_bytes,
+    flat_bytes,
+    parts_of,
+    spaces_in,
+)
 from remuda.errors import ContractError
 from remuda.types import Array
 
@@ -117,15 +124,18 @@ def observation_converter(
         flat = None
     if not isinstance(flat, spaces.Box):
         raise ContractError(f"the observation space {space} has no fixed size, so no policy fits")
-    low, high = flat.low.astype(np.float32), flat.high.astype(np.float32)
-    box: spaces.Box = spaces.Box(low, high, dtype=np.float32)
-    if isinstance(space, spaces.Dict | spaces.Tuple):
+    has_parts = isinstance(space, spaces.Dict | spaces.Tuple)
+    flatten: Callable[..., Any] = spaces.flatten
+    dtype: np.dtype[Any] = FLOAT
+    if has_parts and are_bytes(space):  # a pixel stays one byte in experience
+        flatten, dtype = flat_bytes, np.dtype(np.uint8)
+    low, high = flat.low.astype(dtype), flat.high.astype(dtype)
+    box: spaces.Box = spaces.Box(low, high, dtype=dtype.type)
+    if has_parts:
         box = PartsBox(low, high, parts_of(space))
-
-    def flatten(observation: Any) -> Any:
-        return spaces.flatten(space, observation)
-
-    return ObservationConverter(box, flatten, has_mask, space, part, check_of(space))
+    return ObservationConverter(
+        box, partial(flatten, space), has_mask, space, part, check_of(space)
+    )
 
 
 def _native(space: spaces.Box) -> spaces.Box:

@@ -125,7 +125,7 @@ def encoder_for(spec: PolicySpec) -> Encoder | None:
     network = spec.config.network
     if network.module:
         # Return a copy, because callers may use it in different threads.
-        found = copy.deepcopy(lifted(network.module, network.options, spec.module_shape))
+        found = copy.deepcopy(spec.module())
         if found.memory:
             _check_recurrent(spec)
             if spec.config.has_own_value and not network.value_module:

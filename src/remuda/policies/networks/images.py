@@ -34,16 +34,16 @@ class Guess(NamedTuple):
 
 
 def guess_layout(shape: tuple[int, ...], is_pixels: bool) -> Guess:
-    """Guess an image's layout by its number of channels, or by its two most similar axes."""
+    """Guess an image's layout by equal sides, then its colours, then its two most similar axes."""
     first, middle, last = (max(side, 1) for side in shape)
-    if is_pixels and (first in COLOURS) != (last in COLOURS):
-        return Guess("hwc" if last in COLOURS else "chw", True)
     if (first == middle) != (middle == last):
         layout = "hwc" if first == middle else "chw"
+    elif is_pixels and (first in COLOURS) != (last in COLOURS):
+        layout = "hwc" if last in COLOURS else "chw"
     else:
         hwc, chw = (max(pair) / min(pair) for pair in ((first, middle), (middle, last)))
         if max(hwc, chw) < MIN_RATIO * min(hwc, chw):
             return Guess("", False)
         layout = "hwc" if hwc < chw else "chw"
     channels, side = (last, first) if layout == "hwc" else (first, last)
-    return Guess(layout, channels in COLOURS and min(side, middle) >= MIN_SIDE)
+    return Guess(layout, channels in COLOURS and (is_pixels or min(side, middle) >= MIN_SIDE))

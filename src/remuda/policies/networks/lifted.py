@@ -23,6 +23,7 @@ from torch.func import functional_call, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.parameter import is_lazy
 
+from remuda.envs.observation_parts import Part
 from remuda.errors import ConfigError, ContractError
 from remuda.policies.networks.encoder import Encoder, Weights
 from remuda.policies.networks.vmap_rules import with_own_parts
@@ -60,19 +61,23 @@ def lifted(
     options: Mapping[str, Any],
     shape: tuple[int, ...],
     key: str = "policy.network.module",  # the setting, for messages
+    parts: tuple[Part, ...] = (),  # of a `Dict` or `Tuple` observation
 ) -> LiftedModule:
     """Return a user's module, loaded and tested once; all callers share it, so copy it first."""
-    return _tried(path, json.dumps(options, sort_keys=True), shape, key)
+    return _tried(path, json.dumps(options, sort_keys=True), shape, key, parts)
 
 
 @cache
-def _tried(path: str, options: str, shape: tuple[int, ...], key: str) -> LiftedModule:
-    return LiftedModule(path, json.loads(options), shape, key)
+def _tried(
+    path: str, options: str, shape: tuple[int, ...], key: str, parts: tuple[Part, ...]
+) -> LiftedModule:
+    return LiftedModule(path, json.loads(options), shape, key, parts)
 
 
 class LiftedModule(Encoder):
     """A module that maps observations [B, *shape] to features [B, F].
 
+    With `takes_parts` it gets a dictionary of an observation's parts instead, each [B, *shape].
     With a `state_size` S it is recurrent: it maps observations and a state [B, S] to features and
     the next state. The state is zero at the start of an episode.
 
@@ -88,12 +93,14 @@ class LiftedModule(Encoder):
         options: Mapping[str, Any],
         shape: tuple[int, ...],
         key: str = "policy.network.module",
+        parts: tuple[Part, ...] = (),
     ) -> None:
         """Create the pattern with the class or function at `path` (`module:Name`).
 
-        The call gets the observation shape, if there is a required positional parameter, and the
-        options as keywords. Stacked frames come first in the shape. Raises ConfigError if the
-        module cannot be created, and ContractError if it does not return features.
+        The call gets the observation shape (with `takes_parts`, a dictionary of shapes), if there
+        is a required positional parameter, and the options as keywords. Stacked frames come first
+        in a shape. Raises ConfigError if the module cannot be created, and ContractError if it does
+        not return features.
         """
         self._key = f"{key} {path}"
         self._path, self._options, self._shape = path, dict(options), shape
@@ -103,6 +110,13 @@ class LiftedModule(Encoder):
                 f"{self._key} is a module, which all policies would share; set it to a class, or "
                 "to a function that returns a new module"
             )
+        takes_parts = getattr(self._factory, "takes_parts", False)
+        if takes_parts and not parts:
+            raise ConfigError(
+                f"{self._key} has takes_parts, but its input is one array of shape {[*shape]}; "
+                "remove takes_parts, or use the module for Dict or Tuple observations"
+            )
+        self._parts = parts if takes_parts else ()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             self._pattern = self._make()
@@ -155,7 +169,9 @@ class LiftedModule(Encoder):
         per_policy = policies <= MAX_SEPARATE or not self._in_one_pass
         bound = self._bound.of(own) if per_policy and torch.is_inference_mode_enabled() else None
         if bound is not None:  # acting
-            made = [module(*(x[k] for x in arguments)) for k, module in enumerate(bound)]
+            made = [
+                module(*self._given(*(x[k] for x in arguments))) for k, module in enumerate(bound)
+            ]
             if not self.memory:
                 return (torch.stack(made),)
             return tuple(torch.stack(parts) for parts in zip(*made, strict=True))
@@ -205,17 +221,35 @@ class LiftedModule(Encoder):
         self, module: nn.Module, weights: Mapping[str, Tensor], *arguments: Tensor
     ) -> Outputs:
         with self._calling:
-            found = functional_call(module, dict(weights), arguments)
+            found = functional_call(module, dict(weights), self._given(*arguments))
         return tuple(found) if self.memory else (found,)
 
+    def _given(self, observations: Tensor, *state: Tensor) -> tuple[Any, ...]:
+        """Return a module's arguments for observations [B, *shape], which may be split in parts."""
+        if not self._parts:
+            return (observations, *state)
+        parts = {
+            part.name: observations[..., part.start : part.start + part.size].reshape(
+                *observations.shape[:-1], *part.shape
+            )
+            for part in self._parts
+        }
+        return (parts, *state)
+
     def _make(self) -> nn.Module:
-        arguments: tuple[Any, ...] = (self._shape,) if _takes_shape(self._factory) else ()
+        shape = {part.name: (*self._shape[:-1], *part.shape) for part in self._parts}
+        arguments: tuple[Any, ...] = (shape or self._shape,) if _takes_shape(self._factory) else ()
         made = self._of_user(
             lambda: self._factory(*arguments, **self._options),
             f"with {'the observation shape, and ' if arguments else ''}network.options as keywords",
         )
         if not isinstance(made, nn.Module):
             raise ConfigError(f"{self._key} returned {type(made).__name__}, not a torch.nn.Module")
+        if getattr(made, "takes_parts", False) and not self._parts:
+            raise ConfigError(
+                f"{self._key} returned a module with takes_parts, but has no takes_parts itself; "
+                "set it on the function too"
+            )
         if any(map(is_lazy, _held(made).values())):
             self._call_once(made, self._state_size(made))  # this initialises lazy parts
         for part in made.modules():
@@ -267,7 +301,7 @@ class LiftedModule(Encoder):
             found = found[0]
         if not isinstance(found, Tensor) or found.dim() != 2 or found.shape[0] != 2:
             raise ContractError(
-                f"{self._key} returned {_shape(found)} for observations {[2, *self._shape]}; it "
+                f"{self._key} returned {_shape(found)} for observations {self._of_two()}; it "
                 "must return features [B, F], a row for each observation; nn.Flatten at its end "
                 "may help"
             )
@@ -276,10 +310,16 @@ class LiftedModule(Encoder):
     def _call_once(self, module: nn.Module, memory: int) -> Any:
         """Return the outputs for observations [2, *shape] and a state [2, memory], all zeros."""
         zeros, state = torch.zeros(2, *self._shape), [2, memory]
-        how = f"on {[*zeros.shape]} float32" + (f" and a state {state}" if memory else "")
+        how = f"on {self._of_two()} float32" + (f" and a state {state}" if memory else "")
         arguments = (zeros, torch.zeros(state)) if memory else (zeros,)
         with torch.no_grad():
-            return self._of_user(lambda: module(*arguments), how)
+            return self._of_user(lambda: module(*self._given(*arguments)), how)
+
+    def _of_two(self) -> str:
+        """Return the shapes of two observations, for messages."""
+        frames = [2, *self._shape[:-1]]
+        parts = ", ".join(f"{part.name}: {[*frames, *part.shape]}" for part in self._parts)
+        return f"{{{parts}}}" if parts else str([2, *self._shape])
 
     def _copies(self) -> tuple[nn.Module, nn.Module]:
         """Return copies of the module: for one policy at a time, and for `vmap`."""
