@@ -9,7 +9,7 @@ from gymnasium.spaces import Box, Discrete
 from lucky_pair import LuckyPair
 from refusals import refuses
 from remuda.envs.contract import check_env
-from remuda.envs.critic_inputs import CriticInputs, without_critics
+from remuda.envs.critic_inputs import CriticInputs, as_made
 from remuda.envs.games.array_game import TurnArrays
 from remuda.envs.registry import make_env
 from remuda.errors import ContractError
@@ -157,5 +157,5 @@ def test_pettingzoo_s_state_is_read_once_a_turn():
 
 def test_scripted_policies_get_the_environment_itself():
     game = LuckyPair(1)
-    assert without_critics(CriticInputs(game, "joint")) is game
-    assert without_critics(game) is game
+    assert as_made(CriticInputs(game, "joint")) is game
+    assert as_made(game) is game

@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
+from remuda.envs.agent_ids import AgentIds
+from remuda.envs.observation_parts import IdBox
 from remuda.envs.recorded import Wrapped
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ContractError
@@ -42,14 +44,22 @@ def own_space(space: spaces.Space[Any]) -> spaces.Space[Any]:
     return space.own if isinstance(space, CriticBox) else space
 
 
+def space_as_made(space: spaces.Space[Any]) -> spaces.Space[Any]:
+    """Return the space of an agent's own observation without its agent id."""
+    own = own_space(space)
+    return own.own if isinstance(own, IdBox) else own
+
+
 def size_of(space: spaces.Space[Any] | None) -> int:
     """Return how many numbers an array of a space has; 0 without a space."""
     return 0 if space is None else math.prod(space.shape or ())
 
 
-def without_critics(env: VectorEnv) -> VectorEnv:
-    """Return the environment without the inputs of centralised critics."""
-    return env.game if isinstance(env, CriticInputs) else env
+def as_made(env: VectorEnv) -> VectorEnv:
+    """Return the environment without agent ids and without the inputs of centralised critics."""
+    while isinstance(env, CriticInputs | AgentIds):
+        env = env.game
+    return env
 
 
 def team_of(agents: Sequence[AgentSpec], agent: int) -> list[int]:

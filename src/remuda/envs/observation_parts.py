@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from gymnasium import spaces
 
 
@@ -26,14 +27,29 @@ class Part(NamedTuple):
 class PartsBox(spaces.Box):
     """A flat `Box` [size] with a list of its parts."""
 
-    def __init__(self, low: Any, high: Any, parts: tuple[Part, ...]) -> None:
-        super().__init__(low, high, dtype=np.float32)
+    def __init__(
+        self, low: Any, high: Any, parts: tuple[Part, ...], dtype: npt.DTypeLike = np.float32
+    ) -> None:
+        super().__init__(low, high, dtype=dtype)  # type: ignore[arg-type]
         self.parts = parts
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PartsBox) and other.parts == self.parts and super().__eq__(other)
 
     __hash__ = None  # type: ignore[assignment]
+
+
+class IdBox(PartsBox):
+    """A flat `Box`: an agent's own observation, then a one-hot id of `count` numbers."""
+
+    def __init__(self, own: spaces.Box, count: int) -> None:
+        parts = [part._replace(name=part.name or "observation") for part in parts_of(own)]
+        size = sum(part.size for part in parts)
+        low = np.concatenate([own.low.ravel(), np.zeros(count, own.low.dtype)])
+        high = np.concatenate([own.high.ravel(), np.ones(count, own.high.dtype)])
+        parts.append(Part("agent_id", size, (count,), is_pixels=False))
+        super().__init__(low, high, tuple(parts), own.dtype)
+        self.own, self.count = own, count
 
 
 def parts_of(space: spaces.Space[Any]) -> tuple[Part, ...]:
