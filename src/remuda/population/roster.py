@@ -117,18 +117,17 @@ def _check_sharing(config: Config, agents: Sequence[str]) -> None:
                 f"population.sharing fixes the policy of every seat, so population.{key} cannot "
                 "be combined with it; leave one of them out"
             )
-    left = [agent for agent in agents if agent not in config.seats_taken]
-    others = f"the agents of {config.game}"
+    learning = left = [agent for agent in agents if agent not in config.seats_taken]
     for pattern, policy in population.sharing.items():
         check_name(policy, f"population.sharing.{pattern}")
-        found = [agent for agent in left if _matches(agent, pattern)]
-        if not found:
+        if not any(_matches(agent, pattern) for agent in left):
+            already = any(_matches(agent, pattern) for agent in learning)
+            why = "earlier patterns match its agents" if already else "it matches no agent"
             raise ConfigError(
-                f"population.sharing.{pattern} decides for no agent: {others} that learn "
-                f"are {', '.join(left) or 'none'}; correct it, or leave it out"
+                f"population.sharing.{pattern} has no effect: {why} (the agents that learn are "
+                f"{', '.join(learning)}); change it, or leave it out"
             )
-        left = [agent for agent in left if agent not in found]
-        others = "the agents without an earlier match"
+        left = [agent for agent in left if not _matches(agent, pattern)]
 
 
 def policy_names(config: Config, agents: Sequence[AgentSpec]) -> tuple[str, ...]:
