@@ -193,7 +193,7 @@ class PopulationConfig(Section):
     policies: Annotated[PositiveInt, FEW] | tuple[str, ...] | None = None
     """The number of policies, or their names. None: one for each agent, named after it; with
     `self_play` or `mixed`: one; `league` defines its own. With `fixed`, they are assigned to the
-    agents in turn; with 1 policy, all agents share it. `sharing` maps agents to policies instead."""
+    agents in turn; with 1 policy, all agents share it. See `sharing` to choose by agent."""
     sharing: dict[str, str] = {}
     """Parameter sharing on fixed seats: the policy of each agent, by name or pattern, as in
     `{"hunter_*": hunters}`. The first match decides; other agents have their own policies. Agents

@@ -54,7 +54,5 @@ def _with_id(agent: AgentSpec, count: int) -> AgentSpec:
     shown: Any = own if declared is None else observation_converter(declared).unmasked
     if isinstance(shown, spaces.Box) and len(shown.shape) == 1:
         return replace(agent, observation_space=space, env_observation_space=None)
-    ids = spaces.Box(0, 1, (count,), space.dtype)  # type: ignore[arg-type]
-    return replace(
-        agent, observation_space=space, env_observation_space=spaces.Tuple((shown, ids))
-    )
+    ids = spaces.Box(0, 1, (count,), space.dtype)
+    return replace(agent, observation_space=space, env_observation_space=spaces.Tuple((shown, ids)))
