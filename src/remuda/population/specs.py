@@ -40,8 +40,8 @@ def policy_specs(config: Config, agents: Sequence[AgentSpec]) -> tuple[PolicySpe
             if kinds[other] != kinds[first] and config.population.sharing:
                 raise ConfigError(
                     f"population.sharing: {agents[first].name} and {agents[other].name} would "
-                    f"share {name}, but have different observations or actions; map them to different "
-                    "policies"
+                    f"share {name}, but have different observations or actions; map them to "
+                    "different policies"
                 )
             if kinds[other] != kinds[first]:
                 raise ConfigError(
