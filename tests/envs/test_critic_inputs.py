@@ -11,7 +11,7 @@ from lucky_pair import LuckyPair
 from refusals import refuses
 from remuda.envs.adapters.user_envs import make_copies
 from remuda.envs.contract import check_env
-from remuda.envs.critic_inputs import CriticInputs, without_critics
+from remuda.envs.critic_inputs import CriticInputs, as_made
 from remuda.envs.games.array_game import TurnArrays
 from remuda.envs.recorded import Wrapped
 from remuda.envs.registry import make_env
@@ -163,8 +163,8 @@ def test_pettingzoo_s_state_is_read_once_a_turn():
 
 def test_scripted_policies_get_the_environment_itself():
     game = LuckyPair(1)
-    assert without_critics(CriticInputs(game, "joint")) is game
-    assert without_critics(game) is game
+    assert as_made(CriticInputs(game, "joint")) is game
+    assert as_made(game) is game
 
 
 @pytest.mark.parametrize("cut", [False, True])
@@ -282,7 +282,7 @@ def test_scripted_policies_see_their_own_spaces_in_any_process():
     class Elsewhere(Wrapped):
         """Worker processes have such agents, and no `CriticInputs` here."""
 
-    plain = without_critics(Elsewhere(wide))
+    plain = as_made(Elsewhere(wide))
     assert [agent.observation_space.shape for agent in plain.agents] == [(2,), (2,)]
     begin(plain)
     out = np.zeros((2, 2), np.float32)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -96,10 +96,11 @@ class Actor:
         check: bool = True,  # raise if the environment breaks its contract
         on_note: Callable[[str, str], None] | None = None,  # receives the environment's notes
         options: LiveEnvOptions | None = None,  # changes of the environment's options
+        reported: Sequence[int] = (),  # agents whose returns count as episode metrics
     ) -> None:
         self.env, self.seats = env, seats
         self._reader, self._rng, self._play = reader, rng, play
-        self._max_turns = max_turns
+        self._max_turns, self._reported = max_turns, list(reported)
         self._turns = turns if turns is not None else lambda: float(play[Play.TURNS])
         self._episode_totals, self._exact = episode_totals, exact
         self.timer = TurnTimer(play, timeline)  # times the sections of a turn
@@ -301,15 +302,18 @@ class Actor:
         metrics = np.zeros((len(self.env.episode_metrics), self.env.num_envs), np.float32)
         for i, name in enumerate(self.env.episode_metrics):
             metrics[i] = result.info[name]
+        episode_returns = np.where(self._took_part, self._returns, np.nan)
         if self._episode_totals is not None:
             self._episode_totals[EpisodeTotals.EPISODES] += over.sum()
             sums, counts = np.split(self._episode_totals[len(EpisodeTotals) :], 2)
-            sums += np.nansum(metrics[:, over], axis=1)
-            counts += np.isfinite(metrics[:, over]).sum(1)
+            values = metrics
+            if self._reported:
+                values = np.concatenate((metrics, episode_returns.T[self._reported]))
+            sums += np.nansum(values[:, over], axis=1)
+            counts += np.isfinite(values[:, over]).sum(1)
         cut: Bools = np.any(result.truncated, axis=1)
         # Evolution counts a missing metric as 0.
         counted = np.nan_to_num(metrics) if len(metrics) else metrics
-        episode_returns = np.where(self._took_part, self._returns, np.nan)
         self.seats.close(self._over, episode_returns, cut, self._turn_of, counted)
         if self.on_episode is not None:
             for env in np.flatnonzero(over):

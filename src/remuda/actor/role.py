@@ -79,12 +79,11 @@ class ActorRole:
         Random generators depend on actor and turn, so that a restarted actor plays other episodes.
         """
         from remuda.actor.actor import Actor
-        from remuda.envs.critic_inputs import without_critics
 
         config, play, begins = self.config, self.scoreboard.play(self.index), self._begins
         seed_libraries(config.seed, begins, "made")
         env = self.make_env()
-        scripted = self._scripted(without_critics(env), begins)
+        scripted = self._scripted(env, begins)
         seed_libraries(config.seed, begins)  # making the environment may have reseeded them
         make_seats = self._fixed if self.table is None else self._dealt
         seats = make_seats(env, begins, scripted)
@@ -103,6 +102,7 @@ class ActorRole:
             check=config.env.check,
             on_note=partial(self.scoreboard.note, actor=self.index),
             options=self.options,
+            reported=self.spec.reported_agents,
         )
 
     @property

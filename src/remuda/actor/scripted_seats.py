@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
 
+from remuda.envs.critic_inputs import as_made
 from remuda.envs.registry import RANDOM, Game
 from remuda.envs.scripted import ScriptedPolicy
 from remuda.envs.vector_env import VectorEnv
@@ -42,7 +43,7 @@ class ScriptedSeats:
     """
 
     def __init__(self, env: VectorEnv, members: Sequence[ScriptedMember]) -> None:
-        self._env, self._members = env, members
+        self._env, self._members = as_made(env), members
         # by agent, the policies that play it, each with a mask of the copies that they play
         self._seated: list[list[tuple[ScriptedMember, Bools]]] = []
         self.reserved = {agent for each in members if each.slot is None for agent in each.plays}

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from remuda.envs.critic_inputs import own_space
+from remuda.envs.critic_inputs import own_space, size_of, space_as_made
 from remuda.envs.vector_env import VectorEnv
 from remuda.experience.ring_block import Choices, TurnOutcomes
 from remuda.policies.actions import Actions
@@ -24,8 +24,8 @@ class StreamArrays:
         first, num_streams = env.agents[agents[0]], len(agents) * env.num_envs
         space, at = first.observation_space, (len(agents), env.num_envs)
         own = own_space(space)
-        self._own_shape: tuple[int, ...] = own.shape  # type: ignore[assignment]
-        self.own_size = math.prod(self._own_shape)  # numbers of an observation without a critic's
+        self.own_size = size_of(own)  # numbers of an observation without a critic's
+        self._shape_as_made: tuple[int, ...] = space_as_made(space).shape  # type: ignore[assignment]
         size = math.prod(space.shape)  # type: ignore[arg-type]
         self.observations: Array = np.zeros((*at, *space.shape), space.dtype)  # type: ignore[misc]
         self.final_observations = self.observations.copy()
@@ -60,10 +60,10 @@ class StreamArrays:
                 self._action_views[agent] = chosen
 
     def own_observations(self, agent: int) -> Array:
-        """Return an agent's observations, without the inputs of its critic: [num_envs, *shape]."""
+        """Return an agent's observations as the environment wrote them: [num_envs, *shape]."""
         rows = self.observations[self.position_of[agent]]
-        own: Array = rows.reshape(len(rows), -1)[:, : self.own_size]
-        return own.reshape(-1, *self._own_shape)
+        own: Array = rows.reshape(len(rows), -1)[:, : math.prod(self._shape_as_made)]
+        return own.reshape(-1, *self._shape_as_made)
 
     def streams_of(self, agent: int) -> slice:
         begin = self.position_of[agent] * self.num_envs

@@ -102,7 +102,7 @@ class Assembly:
         self._learners = tuple(Wakeup() for _ in layout.groups)
         names = tuple(each.name for each in specs)
         self._shares = shares_of(specs)
-        self.scoreboard = Scoreboard(names, len(layout.copies), spec.env.episode_metrics)
+        self.scoreboard = Scoreboard(names, len(layout.copies), spec.episode_metrics)
         self.table: Table | None = None
         layouts = {each.name: each.network().shapes for each in specs}
         sizes = {name: layout_size(shapes) for name, shapes in layouts.items()}
@@ -191,7 +191,12 @@ class Assembly:
     @property
     def records(self) -> int:
         """Number of records in the ledger of matches; 0 without a population."""
-        return self.table.word(RECORDS) if self.table is not None else 0
+        return self.rated_table.word(RECORDS) if self.rated_table is not None else 0
+
+    @property
+    def rated_table(self) -> Table | None:
+        """The population's table, if its matches are recorded and rated."""
+        return self.table if self.config.population.rated else None
 
     def state(self) -> State:
         """Return the coordinator's part of a checkpoint."""
@@ -215,11 +220,11 @@ class Assembly:
         events: RunEvents | None = None,
         runtime: Runtime | None = None,
     ) -> Coordinator:
-        config = self.config
+        config, table = self.config, self.rated_table
         contents = Contents(
             parts=self.parts, gather=self.state, config=lasting(config), exact=config.exact
         )
-        frozen = FrozenTexts(self.table) if self.table is not None else None
+        frozen = FrozenTexts(table) if table is not None else None
         return Coordinator(
             runtime or self.runtime(run.logs, run.checkpoints),
             partial(
@@ -227,7 +232,7 @@ class Assembly:
                 self.scoreboard,
                 self.experience,
                 self._seconds,
-                self.table,
+                table,
                 self.env_options,
             ),
             self.playing,
@@ -239,10 +244,10 @@ class Assembly:
             ),
             best_keeper(self.spec, run, view.say, stopped),
             found.turns if found else None,
-            LedgerWriter(self.table, run.ledger, view.say) if self.table is not None else None,
+            LedgerWriter(table, run.ledger, view.say) if table is not None else None,
             frozen,
             events,
-            analyser_of(self.spec, self.table, run.ledger, run.logs, view.say),
+            analyser_of(self.spec, table, run.ledger, run.logs, view.say),
         )
 
     @property

@@ -193,7 +193,12 @@ class PopulationConfig(Section):
     policies: Annotated[PositiveInt, FEW] | tuple[str, ...] | None = None
     """The number of policies, or their names. None: one for each agent, named after it; with
     `self_play` or `mixed`: one; `league` defines its own. With `fixed`, they are assigned to the
-    agents in turn; with 1 policy, all agents share it (parameter sharing)."""
+    agents in turn; with 1 policy, all agents share it. See `sharing` to choose by agent."""
+    sharing: dict[str, str] = {}
+    """Parameter sharing on fixed seats: the policy of each agent, by name or pattern, as in
+    `{"hunter_*": hunters}`. The first match decides; other agents have their own policies. Agents
+    that share a policy need equal spaces. Returns are reported by agent, and there are no ratings.
+    """
     seats: Annotated[
         dict[str, tuple[str, ...]],
         Only(
@@ -307,6 +312,7 @@ class PopulationConfig(Section):
         """Return whether a matchmaker assigns the seats of each match, instead of fixed seats."""
         return (
             self.matchmaker != "fixed"
+            or bool(self.sharing)
             or self.policies is not None
             or self.has_frozen
             or bool(self.teams)
@@ -314,6 +320,11 @@ class PopulationConfig(Section):
             or bool(self.director)
             or self.evolution.on
         )
+
+    @property
+    def rated(self) -> bool:
+        """Return whether matches are recorded and rated; with `sharing` they never differ."""
+        return self.dealt and not self.sharing
 
 
 class AnalysisConfig(Section):
@@ -327,7 +338,7 @@ class AnalysisConfig(Section):
         int,
         Field(ge=2, le=512),
         Only(
-            when=lambda config: config.population.dealt and bool(config.analysis.every),
+            when=lambda config: config.population.rated and bool(config.analysis.every),
             needs="a population, and analysis.every",
         ),
     ] = 64

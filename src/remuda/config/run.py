@@ -40,6 +40,9 @@ class EnvConfig(Section):
     observe_together: bool = False
     """Let all agents observe at the start of a turn and act in one batched pass, which is much
     faster with few copies. Actions still take effect in the environment's order."""
+    agent_id: bool = False
+    """Append the agent's number to each observation, one-hot, so that agents that share a policy
+    can act differently. `Policy.act` and ONNX files then need it too."""
     scripted: dict[str, str] = {}
     """Agents played by a scripted policy: `random`, one that `remuda games GAME` lists, or your own
     as `module:callable`. In a population the matchmaker assigns the other seats."""
@@ -67,6 +70,7 @@ class EnvConfig(Section):
             "wrappers": self.wrappers,
             "episode_metrics": self.episode_metrics,
             "observe_together": self.observe_together,
+            "agent_id": self.agent_id,
         }
         named = {f"env.{name}": value for name, value in around.items() if value}
         return dict(self.options) | named  # no option of a game has such a name

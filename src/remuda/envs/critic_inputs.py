@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
+from remuda.envs.agent_ids import AgentIds
+from remuda.envs.observation_parts import IdBox
 from remuda.envs.recorded import Wrapped
 from remuda.envs.scripted import room_for
 from remuda.envs.vector_env import VectorEnv
@@ -43,16 +45,23 @@ def own_space(space: spaces.Space[Any]) -> spaces.Space[Any]:
     return space.own if isinstance(space, CriticBox) else space
 
 
+def space_as_made(space: spaces.Space[Any]) -> spaces.Space[Any]:
+    """Return the space of an agent's own observation without its agent id."""
+    own = own_space(space)
+    return own.own if isinstance(own, IdBox) else own
+
+
 def size_of(space: spaces.Space[Any] | None) -> int:
     """Return how many numbers an array of a space has; 0 without a space."""
     return 0 if space is None else math.prod(space.shape or ())
 
 
-def without_critics(env: VectorEnv) -> VectorEnv:
-    """Return the environment without the inputs of centralised critics."""
-    if isinstance(env, CriticInputs):
-        return env.game
-    is_wide = any(isinstance(agent.observation_space, CriticBox) for agent in env.agents)
+def as_made(env: VectorEnv) -> VectorEnv:
+    """Return the environment without agent ids and without the inputs of centralised critics."""
+    while isinstance(env, CriticInputs | AgentIds):
+        env = env.game
+    spaces_here = [agent.observation_space for agent in env.agents]
+    is_wide = any(space_as_made(space) is not space for space in spaces_here)
     return OwnObservations(env) if is_wide else env
 
 
@@ -211,13 +220,13 @@ class CriticInputs(Wrapped):
 
 
 class OwnObservations(Wrapped):
-    """An environment with `CriticInputs` in other processes, without these inputs."""
+    """An environment in other processes, without the agent ids and critics' inputs added there."""
 
     def __init__(self, game: VectorEnv) -> None:
         super().__init__(game)
         self._rows: list[Array] = [room_for(game, agent) for agent in range(game.num_agents)]
         self.agents = tuple(
-            replace(spec, observation_space=own_space(spec.observation_space))
+            replace(spec, observation_space=space_as_made(spec.observation_space))
             for spec in game.agents
         )
 

@@ -38,6 +38,19 @@ class PartsBox(spaces.Box):
     __hash__ = None  # type: ignore[assignment]
 
 
+class IdBox(PartsBox):
+    """A flat `Box`: an agent's own observation, then a one-hot id of `count` numbers."""
+
+    def __init__(self, own: spaces.Box, count: int) -> None:
+        parts = [part._replace(name=part.name or "observation") for part in parts_of(own)]
+        size = sum(part.size for part in parts)
+        low = np.concatenate([own.low.ravel(), np.zeros(count, own.low.dtype)])
+        high = np.concatenate([own.high.ravel(), np.ones(count, own.high.dtype)])
+        parts.append(Part("agent_id", size, (count,), is_pixels=False))
+        super().__init__(low, high, tuple(parts))
+        self.own, self.count = own, count
+
+
 def parts_of(space: spaces.Space[Any]) -> tuple[Part, ...]:
     """Return the parts of an observation space, in the order in which it is flattened."""
     if isinstance(space, PartsBox):

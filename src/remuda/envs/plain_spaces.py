@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from remuda.envs.observation_parts import Part, PartsBox
+from remuda.envs.observation_parts import IdBox, Part, PartsBox
 from remuda.types import Array
 
 LARGEST = 2**28  # numbers in one array, so that a damaged file cannot fill the memory
@@ -127,6 +127,7 @@ _KINDS: dict[type, tuple[tuple[str, ...], Callable[..., spaces.Space[Any]]]] = {
         lambda low, high: spaces.Box(low, high, high.shape, low.dtype.type),
     ),
     PartsBox: (("low", "high", "parts"), _parts_box),
+    IdBox: (("own", "count"), IdBox),
     spaces.Discrete: (("n", "start", "dtype"), _discrete),
     spaces.MultiDiscrete: (
         ("nvec", "start", "dtype"),
@@ -142,4 +143,4 @@ _KINDS: dict[type, tuple[tuple[str, ...], Callable[..., spaces.Space[Any]]]] = {
     spaces.OneOf: (("spaces",), spaces.OneOf),
 }
 """The names of the attributes of each kind, and the function that makes it of their values."""
-_OF_ARRAYS = PartsBox, spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary
+_OF_ARRAYS = IdBox, PartsBox, spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary

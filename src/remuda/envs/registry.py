@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from remuda.envs.vector_env import VectorEnv
 
 TOGETHER = "env.observe_together"  # option key of `env.observe_together`
+AGENT_ID = "env.agent_id"  # option key of `env.agent_id`
 CRITIC = "policy.value.input"  # option key of the inputs that centralised critics get
 RANDOM = "random"  # a scripted policy of every game: uniform over allowed actions
 
@@ -103,9 +104,14 @@ class Game:
                 "env.num_envs to train, and num_envs for exploit and psro"
             )
         together, critic = options.pop(TOGETHER, False), options.pop(CRITIC, "")
+        agent_id = options.pop(AGENT_ID, False)
         env = self._make(num_envs, options)
         if together:
             self._let_observe_together(env)
+        if agent_id:
+            from remuda.envs.agent_ids import AgentIds
+
+            env = AgentIds(env)
         if critic:
             from remuda.envs.critic_inputs import CriticInputs
 

@@ -19,7 +19,7 @@ from remuda.population.run_spec import RunSpec
 from remuda.publish.snapshot import Snapshot
 
 MINARI = "minari:"
-SETTINGS = {"options", "wrappers", "episode_metrics", "observe_together"}
+SETTINGS = {"options", "wrappers", "episode_metrics", "observe_together", "agent_id"}
 """Settings of `env` that an environment is made with (`EnvConfig.made_with`)."""
 
 

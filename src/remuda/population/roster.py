@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 
 from remuda.config import Config, PopulationConfig
 from remuda.errors import ConfigError
@@ -38,6 +39,8 @@ class Roster:
                 f"none for learning policies; leave env.scripted.{names[0]} out, or play with "
                 f"`remuda play {config.game}`"
             )
+        if config.population.sharing:
+            _check_sharing(config, names)
         policies, later = policy_names(config, agents), unborn(config)
         return Roster(
             names,
@@ -78,6 +81,55 @@ class Roster:
         return replace(self, seats={**self.seats, **alike})
 
 
+def seated_policies(
+    population: PopulationConfig, policies: Sequence[str], agents: Sequence[str]
+) -> list[str]:
+    """Return the policy of each of these agents on fixed seats: that of `sharing`, or in turn."""
+    if not population.sharing:
+        return [policies[seat % len(policies)] for seat in range(len(agents))]
+    return [
+        next((p for key, p in population.sharing.items() if _matches(agent, key)), agent)
+        for agent in agents
+    ]
+
+
+def _matches(agent: str, pattern: str) -> bool:
+    return agent == pattern or fnmatchcase(agent, pattern)
+
+
+def _check_sharing(config: Config, agents: Sequence[str]) -> None:
+    """Refuse settings that contradict `population.sharing`, and patterns without agents."""
+    population = config.population
+    for key, is_set in (
+        (f"matchmaker {population.matchmaker}", population.matchmaker != "fixed"),
+        ("policies", population.policies is not None),
+        ("seats", bool(population.seats)),
+        ("teams", bool(population.teams)),
+        ("snapshots", population.snapshots.on),
+        ("members_from", bool(population.members_from)),
+        ("births.slots", population.births.slots > 0),
+        ("evolution", population.evolution.on),
+        ("director", bool(population.director)),
+        ("scripted", bool(population.scripted)),
+    ):
+        if is_set:
+            raise ConfigError(
+                f"population.sharing fixes the policy of every seat, so population.{key} cannot "
+                "be combined with it; leave one of them out"
+            )
+    learning = left = [agent for agent in agents if agent not in config.seats_taken]
+    for pattern, policy in population.sharing.items():
+        check_name(policy, f"population.sharing.{pattern}")
+        if not any(_matches(agent, pattern) for agent in left):
+            already = any(_matches(agent, pattern) for agent in learning)
+            why = "earlier patterns match its agents" if already else "it matches no agent"
+            raise ConfigError(
+                f"population.sharing.{pattern} has no effect: {why} (the agents that learn are "
+                f"{', '.join(learning)}); change it, or leave it out"
+            )
+        left = [agent for agent in left if not _matches(agent, pattern)]
+
+
 def policy_names(config: Config, agents: Sequence[AgentSpec]) -> tuple[str, ...]:
     """Return the names of all policies that a run trains, including those born later."""
     names = (*_first_names(config, agents), *unborn(config))
@@ -99,6 +151,9 @@ def copies_of(population: PopulationConfig) -> int:
 
 def _first_names(config: Config, agents: Sequence[AgentSpec]) -> tuple[str, ...]:
     population = config.population
+    if population.sharing:
+        learning = [agent.name for agent in agents if agent.name not in config.seats_taken]
+        return tuple(dict.fromkeys(seated_policies(population, (), learning)))
     configured = (
         population.league.policies if population.matchmaker == "league" else population.policies
     )
@@ -167,8 +222,9 @@ def _seats(
         allow(name, left, "env.scripted")
     found |= {name: frozenset((numbers[name],)) for name in taken if name in numbers}
     if population.matchmaker == "fixed":
+        seated = seated_policies(population, names, left)
         for policy in names:
-            own = [agent for i, agent in enumerate(left) if names[i % len(names)] == policy]
+            own = [agent for agent, each in zip(left, seated, strict=True) if each == policy]
             if own:
                 allow(policy, own, "population.policies")
     sides = _teams(config, agents)

@@ -11,7 +11,7 @@ from remuda.config import Config
 from remuda.envs.description import EnvSpec
 from remuda.policies.spec import PolicySpec
 from remuda.population.ledger.ratings import sides_of
-from remuda.population.roster import Roster
+from remuda.population.roster import Roster, seated_policies
 from remuda.population.specs import policy_specs, spec_of_seat
 from remuda.types import AgentSpec
 
@@ -69,12 +69,40 @@ class RunSpec:
         sides: list[int] = sides_of(found.teams, len(self.agents), found.taken).tolist()
         return sides
 
+    @property
+    def reported_agents(self) -> list[int]:
+        """The agents whose returns are episode metrics, because policies are shared."""
+        if not self.config.population.sharing:
+            return []
+        return [
+            seat
+            for seat in self.roster.dealt_seats
+            if return_of(self.agents[seat].name) not in self.env.episode_metrics
+        ]
+
+    @property
+    def episode_metrics(self) -> tuple[str, ...]:
+        """The environment's episode metrics, then the returns of `reported_agents`."""
+        returns = (return_of(self.agents[seat].name) for seat in self.reported_agents)
+        return (*self.env.episode_metrics, *returns)
+
+    @property
+    def fixed_policies(self) -> dict[str, str]:
+        """The policy of each agent that learns, on fixed seats with or without sharing."""
+        names = [self.agents[seat].name for seat in self.roster.dealt_seats]
+        return dict(zip(names, seated_policies(self.config.population, names, names), strict=True))
+
     def agent_of(self, policy: str) -> AgentSpec:
         """Return the agent with the policy's name, or else the agent of its first seat."""
         for agent in self.env.agents:
             if agent.name == policy:
                 return agent
         return self.env.agents[self.roster.seats_of(policy)[0]]
+
+
+def return_of(agent: str) -> str:
+    """Return the name of the episode metric that is an agent's return."""
+    return f"{agent}/return"
 
 
 def policy_of(config: Config, agents: Sequence[AgentSpec], seat: int) -> PolicySpec:

@@ -31,7 +31,7 @@ from remuda.population.matchmaking.matchmaker import ForLearner, Matchmaker
 from remuda.population.matchmaking.mixed import Mixed, check_shares
 from remuda.population.matchmaking.reserved_seats import ReservedSeats
 from remuda.population.matchmaking.seating import check_seating
-from remuda.population.roster import Roster, check_name
+from remuda.population.roster import Roster, check_name, seated_policies
 from remuda.system.loading import load
 
 
@@ -42,6 +42,7 @@ def make_matchmaker(population: PopulationConfig, roster: Roster) -> Matchmaker:
 
 def _dealer(population: PopulationConfig, roster: Roster) -> Matchmaker:
     seats, names = len(roster.dealt_seats), roster.policies
+    agents = [roster.agents[seat] for seat in roster.dealt_seats]
     if population.teams and population.matchmaker not in ("teams", "mixed"):
         raise ConfigError(
             f"population.teams is for the matchmakers teams and mixed, but population.matchmaker "
@@ -53,7 +54,7 @@ def _dealer(population: PopulationConfig, roster: Roster) -> Matchmaker:
             "--population.teams.red.policies [red_0,red_1] --population.teams.red.agents [agent_0]"
         )
     known: Mapping[str, Callable[[], Matchmaker]] = {
-        "fixed": lambda: Fixed([names[seat % len(names)] for seat in range(seats)]),
+        "fixed": lambda: Fixed(seated_policies(population, names, agents)),
         "random": lambda: Random(seats),
         "round_robin": lambda: RoundRobin(seats),
         "fitness": lambda: SimilarRatings(seats, population.window),
@@ -189,7 +190,8 @@ def _check_scripted(config: Config, roster: Roster) -> None:
             if agent in names:
                 raise ConfigError(
                     f"env.scripted.{agent} reserves the seat of {agent} for a member with the name "
-                    f"{agent}, but another member has this name; change it in population.{key}"
+                    f"{agent}, but another member has this name; change it in population."
+                    f"{'sharing' if population.sharing else key}"
                 )
     if not population.scripted:
         return

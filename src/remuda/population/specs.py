@@ -37,6 +37,12 @@ def policy_specs(config: Config, agents: Sequence[AgentSpec]) -> tuple[PolicySpe
     for name in names:
         first, *others = roster.seats_of(name)
         for other in others:
+            if kinds[other] != kinds[first] and config.population.sharing:
+                raise ConfigError(
+                    f"population.sharing: {agents[first].name} and {agents[other].name} would "
+                    f"share {name}, but have different observations or actions; map them to "
+                    "different policies"
+                )
             if kinds[other] != kinds[first]:
                 raise ConfigError(
                     f"the policy {name} may take the seats of {agents[first].name} and "
@@ -49,8 +55,8 @@ def policy_specs(config: Config, agents: Sequence[AgentSpec]) -> tuple[PolicySpe
                 raise ConfigError(
                     f"the policy {name} may take the seats of {agents[first].name} and "
                     f"{agents[other].name}, whose critics have different inputs (policy.value."
-                    f"input {spec.config.value.input}); give their teams equal sizes, or set its "
-                    f"own seats, as in --population.seats.{name} [{agents[first].name}]"
+                    f"input {spec.config.value.input}); give their teams equal sizes, or let them "
+                    "play different policies"
                 )
         specs.append(spec)
     return _alike_critics(specs)

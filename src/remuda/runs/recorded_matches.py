@@ -92,7 +92,7 @@ def read_payoffs(
 def _check_ledger(run: RunDirectory) -> None:
     if run.ledger.exists():
         return
-    if not run.read_config().population.dealt:
+    if not run.read_config().population.rated:
         raise RunDirectoryError(
             f"{run.path} has no ledger of matches: each of its agents keeps one policy; "
             "a run with population.matchmaker has a ledger"

@@ -94,7 +94,7 @@ def _open(path: Path, label: str) -> AnalysisSource:
     run = RunDirectory.open(path)
     config = run.read_config()
     source = AnalysisSource(path, label, run.path, config.game, config.env.made_with, run=run)
-    if not config.population.dealt:
+    if not config.population.rated:
         return source
     if not run.ledger.exists():
         raise RunDirectoryError(

@@ -19,6 +19,7 @@ from remuda.config import Config, read_config, read_tree
 from remuda.coordinator.status import read_status
 from remuda.errors import RemudaError, RunDirectoryError
 from remuda.evaluation.results import WAYS, way_of
+from remuda.population.run_spec import return_of
 from remuda.runs.metrics import MemberRecord, Record
 from remuda.runs.result import MEASURED
 from remuda.runs.run_directory import RunDirectory
@@ -113,13 +114,15 @@ def read_run(path: Path) -> RunSummary:
 
 
 def _episode_metrics(ending: dict[str, Any], records: Sequence[Record]) -> Iterator[EpisodeMetric]:
-    evaluated = (ending.get("evaluation") or {}).get("episode_metrics", {})
+    evaluation = ending.get("evaluation") or {}
+    evaluated = evaluation.get("episode_metrics", {})
+    agents = {return_of(name): found for name, found in evaluation.get("agents", {}).items()}
     trained = records[-1].episode_metrics if records else {}
     for name in trained or evaluated:
         begin = (1 - END) * records[-1].turns if records else 0
         at_end = [r.episode_metrics.get(name) for r in records if r.turns >= begin]
         training = weighted_mean([(value, 1) for value in at_end if value is not None])
-        yield EpisodeMetric(name, *_measured(evaluated.get(name, {})), training)
+        yield EpisodeMetric(name, *_measured(evaluated.get(name) or agents.get(name, {})), training)
 
 
 def _policies(
