@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Dict, Discrete
+from gymnasium.spaces import Box, Dict, Discrete, Sequence
 from pettingzoo import ParallelEnv
 
 from lucky_pair import LuckyPair
 from refusals import refuses
 from remuda.envs.adapters.user_envs import make_copies
 from remuda.envs.contract import check_env
-from remuda.envs.critic_inputs import CriticInputs, as_made
+from remuda.envs.critic_inputs import CriticInputs, as_made, team_of
 from remuda.envs.games.array_game import TurnArrays
 from remuda.envs.recorded import Wrapped
 from remuda.envs.registry import make_env
@@ -288,3 +288,54 @@ def test_scripted_policies_see_their_own_spaces_in_any_process():
     out = np.zeros((2, 2), np.float32)
     plain.observe(1, out)
     np.testing.assert_array_equal(out, observed(wide, 1)[:, :2])
+
+
+def test_agents_with_equal_spaces_have_joint_observations_of_one_form():
+    """Else agents that share a policy would have critics with different inputs."""
+    sizes = (2, 3, 2, 3, 4)
+    agents = [
+        AgentSpec(f"agent_{i}", Box(-1.0, 1.0, (size,), np.float32), Discrete(2))
+        for i, size in enumerate(sizes)
+    ]
+    forms = [[sizes[other] for other in team_of(agents, agent)] for agent in range(5)]
+    assert forms[0] == forms[2] == [2, 3, 3, 4]
+    assert forms[1] == forms[3] == [3, 2, 2, 4]
+    assert team_of(agents, 2) == [0, 3, 1, 4]
+
+
+class Leaving(Stated):
+    """Agent b ends a turn before agent a; a state needs living agents."""
+
+    def __init__(self):
+        super().__init__()
+        self.possible_agents = ["a", "b"]
+
+    def reset(self, seed=None, options=None):
+        self.agents, self.turn = ["a", "b"], 0
+        return dict.fromkeys(self.agents, np.zeros(1, np.float32)), {"a": {}, "b": {}}
+
+    def step(self, actions):
+        self.turn += 1
+        playing, ended = self.agents, {"b": True, "a": self.turn == 2}
+        self.agents = [name for name in playing if not ended[name]]
+        seen = dict.fromkeys(playing, np.zeros(1, np.float32))
+        zeros, no = dict.fromkeys(playing, 0.0), dict.fromkeys(playing, False)
+        return seen, zeros, {name: ended[name] for name in playing}, no, {n: {} for n in playing}
+
+    def state(self):
+        return np.concatenate([np.full(3, 1.0, np.float32) for _ in self.agents])[:3]
+
+
+def test_a_game_that_is_over_is_not_asked_for_its_state():
+    env = CriticInputs(make_copies(Leaving, 1, {}, "leaving"), "state")
+    begin(env)
+    for _ in range(2):
+        turn(env)
+        assert observed(env, 0).shape == (1, 4)
+        env.begin_turn()
+
+
+def test_a_state_without_a_size_is_none():
+    space = Sequence(Discrete(2))
+    env = make_copies(Stated, 1, {"value": (), "space": space}, "stated")
+    assert env.agents[0].state_space is None

@@ -182,3 +182,14 @@ def test_an_error_of_minari_is_one_line(kuhn, minari, monkeypatch, tmp_path):
     data = kuhn.record(2, to=tmp_path / "data.npz")
     with refuses(UsageError, "kuhn-agent_0-v0"):
         write_minari(data, "kuhn-v0")
+
+
+def test_an_agent_that_never_acts_has_no_steps(tmp_path):
+    run = trained(tmp_path / "run", "absent_agents:Guests")
+    run.record(4, to=tmp_path / "data.npz")
+    data = remuda.Trajectories.load(tmp_path / "data.npz")
+    assert len(data["ghost"]) == 0
+    assert data["ghost"].observations.shape == (0, 3)
+    assert len(data["host"]) > 0
+    clone = remuda.imitate(data, agents=["host", "ghost"], directory=tmp_path / "clone", epochs=1)
+    assert "host" in clone

@@ -97,6 +97,10 @@ def demonstrations(kind, frames=1, count=400):
     [
         ("discrete", {"algorithm": "ppo"}),
         ("discrete", {"algorithm": "ppo", "ppo": {"normalise_observations": True}, "n_frames": 3}),
+        (
+            "discrete",
+            {"algorithm": "mappo", "ppo": {"normalise_observations": True}, "n_frames": 2},
+        ),
         ("discrete", {"algorithm": "dqn", "network": {"noisy": True, "dueling": True}}),
         ("discrete", {"algorithm": "sac"}),
         ("choices", {"algorithm": "ppo"}),
@@ -108,7 +112,8 @@ def demonstrations(kind, frames=1, count=400):
 def test_a_clone_does_as_was_demonstrated(kind, policy):
     network = {"hidden": (32,)} | policy.get("network", {})
     config = load_config({"policy": {"n_frames": 1} | policy | {"network": network}})
-    spec = policy_of(config, AgentSpec("agent_0", OBSERVED, ACTIONS[kind]))
+    agents = [AgentSpec(f"agent_{i}", OBSERVED, ACTIONS[kind]) for i in (0, 1)]
+    spec = policy_of(config, agents, 0)
     steps = demonstrations(kind, frames=spec.config.n_frames)
     weights = clone_behaviour(spec, steps, SETTINGS)
     again = clone_behaviour(spec, steps, SETTINGS)

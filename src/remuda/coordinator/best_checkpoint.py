@@ -18,6 +18,7 @@ from typing import Any
 from remuda.coordinator.checkpointing import TO_CLOSE, BestKeeper, Outcome, measure_checkpoint
 from remuda.coordinator.coordinator import Coordinator
 from remuda.envs.registry import GAMES
+from remuda.errors import CheckpointError
 from remuda.evaluation.evaluate import evaluate
 from remuda.evaluation.results import Evaluation, Limits
 from remuda.evaluation.tournaments.engine import margin
@@ -78,7 +79,10 @@ class CheckpointPlay:
 
         Short episodes end first, so partial results would favour some checkpoints.
         """
-        spec = spec_at(self._run, self._spec, number)
+        try:
+            spec = spec_at(self._run, self._spec, number)
+        except CheckpointError:  # newer checkpoints have replaced it meanwhile
+            return None
         config = spec.config
         episodes = config.checkpoint.evaluate_episodes
         evaluation = evaluate(spec, snapshots, episodes, config.seed, limits=self.limits)

@@ -66,13 +66,20 @@ def as_made(env: VectorEnv) -> VectorEnv:
 
 
 def team_of(agents: Sequence[AgentSpec], agent: int) -> list[int]:
-    """Return the other agents of a joint observation, in order, beginning after `agent`.
+    """Return the other agents of a joint observation, in order.
 
-    They are the agent's team; an agent without a team has all agents beside it.
+    They are the agent's team; an agent without a team has all agents beside it. Agents that observe
+    the same space come together, those like `agent` first, so that agents that share a policy have
+    critics with equal inputs. Each kind begins with the first agent after `agent`.
     """
     around = [*range(agent + 1, len(agents)), *range(agent)]
     team = agents[agent].team
-    return [other for other in around if not team or agents[other].team == team]
+    others = [other for other in around if not team or agents[other].team == team]
+    kinds = [agents[agent].observation_space]
+    for spec in agents:
+        if spec.observation_space not in kinds:
+            kinds.append(spec.observation_space)
+    return sorted(others, key=lambda other: kinds.index(agents[other].observation_space))
 
 
 def critic_space(agents: Sequence[AgentSpec], agent: int, kind: str) -> tuple[int, np.dtype[Any]]:

@@ -14,6 +14,7 @@ from gymnasium import Space
 
 from remuda.envs.observation_parts import parts_of
 from remuda.envs.plain_spaces import NotPlainError, from_plain, ordinary, to_plain
+from remuda.envs.recorded import Wrapped
 from remuda.envs.registry import make_env
 from remuda.envs.vector_env import VectorEnv, option_names
 from remuda.errors import ContractError, RunDirectoryError
@@ -122,7 +123,9 @@ class EnvSpec:
                 return (
                     f"{after.name} had actions {before.action_space}, and has {after.action_space}"
                 )
-            if before.state_space != after.state_space:
+            if getattr(before.state_space, "shape", None) != getattr(
+                after.state_space, "shape", None
+            ):
                 return (
                     f"{after.name} had the state {before.state_space}, and has {after.state_space}"
                 )
@@ -195,6 +198,8 @@ class EnvSpec:
 
 def declared_options(env: VectorEnv) -> tuple[str, ...]:
     """Return the options that an environment lets a run change."""
+    while isinstance(env, Wrapped):
+        env = env.game
     declared = option_names(env.changeable_options, type(env).__name__)
     if declared and type(env).set_option is VectorEnv.set_option:
         raise ContractError(

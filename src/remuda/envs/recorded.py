@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from remuda.envs.recorded_steps import TERMINATED, TRUNCATED, StepLog, Steps
-from remuda.envs.scripted import masks_of
+from remuda.envs.scripted import masks_of, possibilities
 from remuda.envs.vector_env import VectorEnv
 from remuda.types import Array, Bools, Floats, Integers, State, TurnResult
 
@@ -302,7 +302,8 @@ class Recorded(Wrapped):
         """Return an agent's steps in these episodes, trajectory after trajectory."""
         spec, log, seen = self.agents[agent], self._logs[agent], self.observed([agent])
         if seen is None:
-            seen = ObservedStates(log.room()[:0, None], None, np.zeros(0, np.int64))
+            masks = np.zeros((0, possibilities(spec)), np.bool_) if spec.masked else None
+            seen = ObservedStates(log.room()[:0, None], masks, np.zeros(0, np.int64))
         index = {episode.number: i for i, episode in enumerate(episodes)}
         ranks = np.array([index.get(number, -1) for number in seen.episodes.tolist()], np.int64)
         order = np.argsort(ranks, kind="stable")

@@ -74,7 +74,8 @@ class ActionBounds:
 
     def normalise(self, actions: Array) -> Floats:
         """Return the normalised actions that `scale` maps to these: the inverse within bounds."""
-        normal: Floats = ((actions - self._centre) / self._half).astype(np.float32)
+        half = np.where(self._half > 0, self._half, 1.0)  # equal bounds allow one action
+        normal: Floats = ((actions - self._centre) / half).astype(np.float32)
         return normal
 
     def scale_tensor(self, actions: Tensor) -> Tensor:

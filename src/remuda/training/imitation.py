@@ -66,7 +66,7 @@ def _agents_of(data: Sequence[Trajectories], agents: Sequence[str] | None) -> tu
     for other in data[1:]:
         if other.game != first.game:
             raise UsageError(f"data: trajectories of {first.game} and of {other.game}; pass one")
-        if other.env != first.env:
+        if other.env != first.env or other.settings != first.settings:
             raise UsageError(
                 f"data: {other.run} and {first.run} have different options or spaces of "
                 f"{first.game}; clone them one by one"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -108,7 +109,7 @@ class EnvSpaces:
         Raises:
             UsageError: a part of the space is not an array.
         """
-        return unflatten(self.unmasked, rows.reshape(len(rows), -1))
+        return unflatten(self.unmasked, rows.reshape(len(rows), math.prod(rows.shape[1:])))
 
     def policy_actions(self, actions: Any) -> Array:
         """Convert a batch of the environment's actions to [N, size]; choices start at 0."""
@@ -116,7 +117,8 @@ class EnvSpaces:
         space = named_parts(self.action_space, _leaves(self.action_space))
         for name, part in named_parts(self.action_space, actions).items():
             first = getattr(space[name], "start", 0)
-            found.append((np.asarray(part) - first).reshape(len(part), -1))
+            shifted = np.asarray(part) - first
+            found.append(shifted.reshape(len(part), math.prod(shifted.shape[1:])))
         return np.concatenate(found, axis=1)
 
 

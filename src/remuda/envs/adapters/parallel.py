@@ -6,6 +6,7 @@ cannot.
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
@@ -289,15 +290,17 @@ class ParallelCopies(Copies):
         self._states: Array | None = None  # [num_envs, *state_shape], once read in a turn
         space = getattr(self.copies[0], "state_space", None)
         if isinstance(space, spaces.Space) and _has_state(self.copies[0]):
-            self._state = observation_converter(space)
-            self.agents = tuple(
-                replace(agent, state_space=self._state.space) for agent in self.agents
-            )
+            with contextlib.suppress(ContractError):  # a state without a fixed size: no critic
+                self._state = observation_converter(space)
+                self.agents = tuple(
+                    replace(agent, state_space=self._state.space) for agent in self.agents
+                )
 
     def observe_state(self, agent: int, out: Array) -> None:  # noqa: ARG002 - all share it
         if self._states is None:
             self._states = np.zeros(out.shape, out.dtype)
-            over = self._terminated.all(1)  # nothing follows, so no critic needs the state
+            # Where nothing follows, no critic needs the state, and the game may have none.
+            over = ~self.active.any(1) & ~self._truncated.any(1)
             for e in np.flatnonzero(~over).tolist():
                 self._agent = None
                 try:

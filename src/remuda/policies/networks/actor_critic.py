@@ -50,6 +50,12 @@ class CriticInput(NamedTuple):
         """Return whether observations are the first columns, and one factor scales all."""
         return self.frames == 1 and isinstance(self.scale, float)
 
+    def widened(self, observations: np.ndarray) -> np.ndarray:
+        """Return rows with these stacked observations, and zeros for what is added to them."""
+        frames = observations.reshape(len(observations), self.frames, self.size)
+        rows = np.pad(frames, ((0, 0), (0, 0), (0, self.added)))
+        return rows.reshape(len(observations), self.num_inputs)
+
     def split(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Return stacked observations, and the rest."""
         frames = rows.reshape(*rows.shape[:-1], self.frames, self.size + self.added)

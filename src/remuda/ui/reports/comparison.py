@@ -103,10 +103,7 @@ def headings(comparison: Comparison) -> tuple[str, ...]:
 def notes_on(comparison: Comparison) -> list[str]:
     """Return notes on runs that cannot be compared with others."""
     games = comparison.games
-    apart = (
-        f"these runs are of {len(games)} games, each with its own table: returns in different "
-        "games are not comparable"
-    )
+    apart = f"these runs are of {len(games)} games: returns in different games are not comparable"
     return [
         *([apart] if len(games) > 1 else []),
         *without_common(comparison),

@@ -164,6 +164,8 @@ def _final(run: RunSummary, policy: str, function: str) -> float:
     """Return the mean return in the final evaluation."""
     named = [each for each in run.policies if policy in (MEAN, each.name)]
     known = [each.evaluated_return for each in named if each.evaluated_return is not None]
+    if run.way != run.way_configured:  # another kind of score than those of other runs
+        known = []
     if not known:
         why = "has no final evaluation" if named else f"has no policy {policy!r}"
         raise UsageError(
