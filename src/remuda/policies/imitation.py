@@ -64,10 +64,10 @@ def clone_behaviour(spec: PolicySpec, steps: Demonstrations, settings: CloningSe
     frames = _frames(steps.firsts, spec.config.n_frames)
     if isinstance(network, ActorCritic) and network.normalised:
         every = np.arange(len(frames))
-        rows = _inputs(steps.observations, frames, every)
+        observed = _inputs(steps.observations, frames, every)
         if network.critic is not None:  # nothing is known of what only the critic gets
-            rows = network.critic.widened(rows)
-        count_observations(stack.of(0), rows)
+            observed = network.critic.widened(observed)
+        count_observations(stack.of(0), observed)
     chosen = torch.from_numpy(_normalised(spec.actions, steps.actions))
     masks = None if steps.masks is None else torch.from_numpy(steps.masks)
     optimizer = Adam(stack.flat, stack.gradients, [settings.learning_rate], [1e-8])

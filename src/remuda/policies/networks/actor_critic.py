@@ -23,6 +23,7 @@ from remuda.policies.networks.value_normalisation import (
     real_values,
 )
 from remuda.policies.stack import Parameters, Shapes
+from remuda.types import Floats
 
 # buffers of the moments that normalise observations
 MEAN, VARIANCE, COUNT = "observations.mean", "observations.variance", "observations.count"
@@ -50,7 +51,7 @@ class CriticInput(NamedTuple):
         """Return whether observations are the first columns, and one factor scales all."""
         return self.frames == 1 and isinstance(self.scale, float)
 
-    def widened(self, observations: np.ndarray) -> np.ndarray:
+    def widened(self, observations: Floats) -> Floats:
         """Return rows with these stacked observations, and zeros for what is added to them."""
         frames = observations.reshape(len(observations), self.frames, self.size)
         rows = np.pad(frames, ((0, 0), (0, 0), (0, self.added)))
