@@ -194,7 +194,7 @@ class PolicyConfig(Section):
 
     @property
     def has_own_value(self) -> bool:
-        """Return whether the value network needs layers of its own."""
+        """Return whether the value network needs separate layers."""
         return self.value.input != "observation" or bool(self.network.value_module)
 
     @property

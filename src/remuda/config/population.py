@@ -195,7 +195,7 @@ class PopulationConfig(Section):
     `self_play` or `mixed`: one; `league` defines its own. With `fixed`, they are assigned to the
     agents in turn; with 1 policy, all agents share it. See `sharing` to choose by agent."""
     sharing: dict[str, str] = {}
-    """Parameter sharing on fixed seats: the policy of each agent, by name or pattern, as in
+    """Parameter sharing on fixed seats: the policy of each agent, by its name or a pattern, as in
     `{"hunter_*": hunters}`. The first match decides; other agents have their own policies. Agents
     that share a policy need equal spaces. Returns are reported by agent, and there are no ratings.
     """

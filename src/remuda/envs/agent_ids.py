@@ -28,7 +28,8 @@ class AgentIds(Wrapped):
         super().__init__(game)
         if len(game.agents) < 2:
             raise ConfigError(
-                "env.agent_id tells agents apart, but the environment has one agent; leave it false"
+                "env.agent_id distinguishes agents, but the environment has one agent; leave it "
+                "false"
             )
         self.agents = tuple(_with_id(agent, len(game.agents)) for agent in game.agents)
         self._own: list[Array] = [

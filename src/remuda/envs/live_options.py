@@ -104,7 +104,7 @@ class LiveEnvOptions:
             self._write(changes)
 
     def check(self, name: object, value: object, turns: int) -> Any:
-        """Try a value in an environment of its own; return it as plain data.
+        """Try a value in a separate environment; return it as plain data.
 
         Raises:
             UsageError: the option is not declared, the value is not plain data, or the environment

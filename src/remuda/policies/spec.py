@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Critic(NamedTuple):
-    """What a centralised critic gets in addition to the policy's observation."""
+    """The input of a centralised critic in addition to the policy's observation."""
 
     kind: str  # `joint` or `state`
     size: int
