@@ -339,3 +339,11 @@ def test_a_state_without_a_size_is_none():
     space = Sequence(Discrete(2))
     env = make_copies(Stated, 1, {"value": (), "space": space}, "stated")
     assert env.agents[0].state_space is None
+
+
+def test_a_mistake_in_a_state_does_not_hide_it():
+    class Mistaken(Stated):
+        def state(self):
+            return self.missing
+
+    assert make_copies(Mistaken, 1, {}, "mistaken").agents[0].state_space is not None

@@ -260,12 +260,14 @@ class Copies(TurnArrays):
 
 
 def _has_state(copy: Any) -> bool:
-    """Return whether a copy that has been reset returns a state; its errors come later."""
+    """Return whether a copy that has been reset implements `state`; other errors come later."""
+    if not callable(getattr(copy, "state", None)):
+        return False
     try:
         copy.state()
-    except (NotImplementedError, AttributeError):
+    except NotImplementedError:
         return False
-    except Exception:  # the user's environment may raise anything, and again when it is read
+    except Exception:  # the user's environment raises it again when the state is read
         return True
     return True
 
