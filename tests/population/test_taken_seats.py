@@ -9,7 +9,7 @@ import remuda
 from assembled import assemble, spec_of
 from hand_written import Counting
 from refusals import refuses
-from remuda.analysis.ranking.ratings import TAU, ledger_history
+from remuda.analysis.ranking.ratings import ledger_history
 from remuda.config import load_config, overlay
 from remuda.config.population import PopulationConfig
 from remuda.coordinator.analysing import chosen
@@ -400,7 +400,7 @@ def test_it_is_rated_in_pictures_as_in_training(tmp_path):
         directory = tmp_path / name
         trained(directory, run={"turns": 2000}, **tree)
         (source,) = open_sources([directory])
-        history = ledger_history(source.ledger, sides=source.rated, tau=TAU)
+        history = ledger_history(source.ledger, sides=source.rated)
         last = remuda.load(directory).metrics()
         for at, member in enumerate(history.names):
             if f"{member}/rating" in last:

@@ -123,7 +123,7 @@ def rated(directory, places, returns, **options):
 
 
 def test_one_win_of_two_new_players_is_openskills(tmp_path):
-    model = PlackettLuce(tau=25.0 / 300.0)
+    model = PlackettLuce(tau=25.0 / 600.0)
     (one,), (two,) = model.rate([[model.rating()], [model.rating()]], ranks=[0, 1])
     found = rated(tmp_path, [[0, 1]], [[1.0, 0.0]])
     assert found.ratings[-1] == pytest.approx([one.mu, two.mu])
@@ -137,7 +137,7 @@ def test_a_history_is_what_openskill_says_after_so_many_matches(tmp_path):
     returns = rng.integers(0, 3, places.shape).astype(float)
     found = rated(tmp_path, places, returns, sides=(7, 7, 3, 5), checkpoints=7)
     assert found.matches.tolist() == [10, 20, 30, 40, 50, 60, 70]
-    model = PlackettLuce(tau=25.0 / 300.0)
+    model = PlackettLuce(tau=25.0 / 600.0)
     ratings = [model.rating() for _ in range(5)]
     for number, (who, what) in enumerate(zip(places, returns, strict=True), 1):
         teams = [[ratings[who[0]], ratings[who[1]]], [ratings[who[2]]], [ratings[who[3]]]]
@@ -173,7 +173,7 @@ def test_seats_on_no_side_are_each_for_itself(tmp_path):
 
 def test_a_policy_on_two_seats_of_a_match_becomes_uncertain_once(tmp_path):
     found = rated(tmp_path, [[0, 0, 1]], [[2.0, 1.0, 0.0]])
-    model = PlackettLuce(tau=25.0 / 300.0)
+    model = PlackettLuce(tau=25.0 / 600.0)
     one, two, three = model.rate([[model.rating()] for _ in range(3)], scores=[2, 1, 0])
     assert found.ratings[0] == pytest.approx([(one[0].mu + two[0].mu) / 2, three[0].mu])
     assert found.played.tolist() == [[1, 1]]

@@ -23,15 +23,13 @@ from remuda.analysis.as_json import Summary
 from remuda.analysis.payoffs.from_ledger import LedgerReader, check_sides, keys_of, parents_of
 from remuda.analysis.payoffs.payoffs import KNOWN, Payoffs, check_level
 from remuda.errors import UsageError
-from remuda.population.ledger.ratings import TAU, rate_all, sides_there
+from remuda.population.ledger.ratings import rate_all, sides_there
 from remuda.population.ledger.records import FRESH, GAMES, RATING, UNCERTAINTY
 from remuda.system.kernels import njit
 from remuda.types import Integers, Numbers
 
 POINTS = 400.0 / math.log(10.0)  # Elo points of a difference of 1 in log odds
 PRIOR = 1.0  # virtual matches against average skill, half of them won: keeps ratings finite
-EXTRA = (25.0 / 300.0) ** 2 - TAU**2
-"""The variance that openskill's `tau` adds before each match beyond `TAU`, the runs' own."""
 STEPS = 200  # Newton steps; ten are usual
 
 
@@ -182,7 +180,7 @@ class RatingHistory(Summary):
 def ledger_history(
     path: Path, *, sides: Sequence[int] = (), checkpoints: int = 100
 ) -> RatingHistory:
-    """Rate the matches of a ledger in their order, as openskill's PlackettLuce does.
+    """Rate the matches of a ledger in their order, as the run did while it trained.
 
     Ratings are recorded at even intervals. A live policy is one strategy, whichever version acted,
     and so is each of its frozen copies. A newborn starts with its parent's rating and the initial
@@ -229,7 +227,7 @@ def ledger_history(
 
 @njit(cache=True)
 def _rate(places: Integers, returns: Numbers, sides: Integers, numbers: Numbers) -> None:
-    """Rate matches in order, adding `EXTRA` to the variances before each match."""
+    """Rate matches in order, and count those of each strategy."""
     over, sizes = np.ones(1, np.bool_), np.zeros(sides.max() + 1, np.int64)
     side_of = np.zeros(len(sides), np.int64)
     for m in range(len(places)):
@@ -241,7 +239,5 @@ def _rate(places: Integers, returns: Numbers, sides: Integers, numbers: Numbers)
             for j in range(i):
                 again |= places[m, j] == place and side_of[j] >= 0
             if not again:
-                variance = numbers[place, UNCERTAINTY] ** 2 + EXTRA
-                numbers[place, UNCERTAINTY] = np.sqrt(variance)
                 numbers[place, GAMES] += 1.0
         rate_all(places[m : m + 1], returns[m : m + 1], over, sides, numbers)
