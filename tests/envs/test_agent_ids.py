@@ -10,10 +10,11 @@ from refusals import refuses
 from remuda.envs.adapters.env_spaces import EnvSpaces
 from remuda.envs.agent_ids import AgentIds
 from remuda.envs.contract import check_env
-from remuda.envs.critic_inputs import CriticInputs, as_made, space_as_made
+from remuda.envs.critic_inputs import CriticInputs
 from remuda.envs.description import EnvSpec
 from remuda.envs.games.array_game import TurnArrays
 from remuda.envs.observation_parts import IdBox, parts_of
+from remuda.envs.observation_rows import ObservationRow, as_made
 from remuda.envs.plain_spaces import from_plain, to_plain
 from remuda.envs.registry import AGENT_ID, make_env
 from remuda.errors import ConfigError
@@ -95,7 +96,7 @@ def test_a_space_with_an_id_can_be_saved():
 def test_scripted_policies_get_what_the_environment_made():
     env = CriticInputs(AgentIds(Watchers()), "joint")
     assert isinstance(as_made(env), Watchers)
-    assert space_as_made(env.agents[0].observation_space) == PICTURE
+    assert ObservationRow(env.agents[0].observation_space).as_made == PICTURE
 
 
 def test_every_copy_of_a_game_has_ids():

@@ -11,8 +11,9 @@ from lucky_pair import LuckyPair
 from refusals import refuses
 from remuda.envs.adapters.user_envs import make_copies
 from remuda.envs.contract import check_env
-from remuda.envs.critic_inputs import CriticInputs, as_made, team_of
+from remuda.envs.critic_inputs import CriticInputs, team_of
 from remuda.envs.games.array_game import TurnArrays
+from remuda.envs.observation_rows import as_made
 from remuda.envs.recorded import Wrapped
 from remuda.envs.registry import make_env
 from remuda.errors import ContractError

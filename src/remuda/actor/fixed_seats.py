@@ -54,12 +54,14 @@ class _SeatBatch:
         self.stack, self.first, self.end = first.stack, first.index, first.index + len(seats)
         actions = first.selector.actions
         self.arrays = arrays = StreamArrays(env, agents, actions, masked=first.masked)
-        size, num_envs = arrays.own_size, env.num_envs
+        num_envs = env.num_envs
         self.columns = columns_of(agents)
         self._active = env.active.T[self.columns] if isinstance(self.columns, slice) else None
         self._env = env
         inputs = self.stack.inputs[self.first : self.end]
-        self.frames = FrameStack(inputs.reshape(-1, inputs.shape[2]), size)
+        self.frames = FrameStack(
+            inputs.reshape(-1, inputs.shape[2]), arrays.row.own_size, packing=arrays.row.packing
+        )
         self.writer: BlockWriter | None = None
         if first.experience is not None:
             pairs = [(s.experience, row) for row, s in enumerate(seats) if s.experience is not None]

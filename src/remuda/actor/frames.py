@@ -7,6 +7,7 @@ import numpy as np
 from remuda.envs.checks import NONE
 from remuda.system.checkpoint.fitting import FINITE, fitting
 from remuda.system.kernels import njit
+from remuda.system.memory.packing import Packing, packed, write_rows
 from remuda.types import Array, Bools, Floats, State
 
 
@@ -43,13 +44,23 @@ def _push(
 class FrameStack:
     """The newest `n_frames` observations of each stream, oldest first, padded with zeros."""
 
-    def __init__(self, stacked: Floats, size: int, starts: Bools | None = None) -> None:
+    def __init__(
+        self,
+        stacked: Floats,
+        size: int,
+        starts: Bools | None = None,
+        packing: Packing | None = None,  # of observations
+        unpacked: Floats | None = None,  # room for unpacked observations, [num_streams, size]
+    ) -> None:
         """Write network inputs into `stacked`, [num_streams, n_frames * size].
 
         `starts` [num_streams] marks streams whose next observation starts an episode. The stack
         updates it.
         """
-        self._size = size
+        self._size, self._packing = size, packing
+        if unpacked is None:
+            unpacked = np.zeros((len(stacked), size if packing else 0), np.float32)
+        self._unpacked: Floats = unpacked
         self._stacked = stacked
         self._starts: Bools = np.ones(len(stacked), np.bool_) if starts is None else starts
 
@@ -65,9 +76,19 @@ class FrameStack:
 
     def push(self, observations: Array, acts: Bools) -> int:
         """Stack acting streams' inputs [num_streams, size]; return one with NaN or inf, or -1."""
+        if self._packing is not None:
+            rows = (observations, *packed(self._packing, observations))
+            write_rows(*rows, acts, self._unpacked)
+            observations = self._unpacked
         floats = observations.dtype.kind == "f"
         found: int = _push(self._stacked, observations, acts, self._starts, self._size, floats)
         return found
 
     def of(self, streams: slice) -> FrameStack:
-        return FrameStack(self._stacked[streams], self._size, self._starts[streams])
+        return FrameStack(
+            self._stacked[streams],
+            self._size,
+            self._starts[streams],
+            self._packing,
+            self._unpacked[streams],
+        )

@@ -47,11 +47,11 @@ class PolicyGroup:
         self._epsilons = np.ones(len(slots))
         self._selector = specs[0].action_selector()
         num_streams = len(arrays.observations_flat)
-        network, size = stack.network, specs[0].observation_size
+        network, row = stack.network, arrays.row
         self.inputs: Floats = np.zeros((num_streams, network.num_inputs), np.float32)
         self.recurrent_states: Floats = np.zeros((num_streams, network.memory), np.float32)
         self.states_before = self.recurrent_states.copy()
-        self.frames = FrameStack(self.inputs, size)
+        self.frames = FrameStack(self.inputs, row.own_size, packing=row.packing)
         actions = specs[0].actions
         self._outputs: Floats = np.zeros((num_streams, actions.num_outputs), np.float32)
         self._masks = arrays.masks.copy()

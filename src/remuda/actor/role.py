@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from remuda.config import Config
 from remuda.config.hyperparameters import LiveHyperparameters
 from remuda.envs.live_options import LiveEnvOptions
-from remuda.envs.registry import CRITIC, Game, find_game
+from remuda.envs.registry import CRITIC, PACKED, Game, find_game
 from remuda.envs.workers.process import WorkerStatus
 from remuda.experience.experience import Experience
 from remuda.policies.initial import InitialWeights
@@ -228,6 +228,8 @@ class ActorRole:
         critics = [spec.critic for spec in self.specs if spec.critic is not None]
         if critics:
             options[CRITIC] = critics[0].kind
+        if any(spec.packing is not None for spec in self.specs):
+            options[PACKED] = True
         if env.workers == 1:
             game = self.game.make(copies, **options)
             game.check, game.first_copy = env.check, first

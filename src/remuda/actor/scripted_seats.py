@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
 
-from remuda.envs.critic_inputs import as_made
+from remuda.envs.observation_rows import as_made
 from remuda.envs.registry import RANDOM, Game
 from remuda.envs.scripted import ScriptedPolicy
 from remuda.envs.vector_env import VectorEnv

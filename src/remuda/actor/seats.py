@@ -118,7 +118,7 @@ class Seats:
             last = arrays.final_observations[arrays.position_of[agent]]
             self.env.observe(agent, last)
             if self.checks is not None:
-                own = last.reshape(len(last), -1)[:, : arrays.own_size]
+                own = arrays.row.numbers(last, arrays.row.own_size)
                 self.checks.last(agent, own, ended[:, agent])
             if self._keeps_last_mask[agent] and truncated[:, agent].any():
                 self.env.mask(agent, arrays.final_masks[arrays.streams_of(agent)])

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from remuda.envs.critic_inputs import own_space, size_of, space_as_made
+from remuda.envs.observation_rows import ObservationRow
 from remuda.envs.vector_env import VectorEnv
 from remuda.experience.ring_block import Choices, TurnOutcomes
 from remuda.policies.actions import Actions
@@ -23,9 +23,7 @@ class StreamArrays:
         self.agents, self.num_envs = agents, env.num_envs
         first, num_streams = env.agents[agents[0]], len(agents) * env.num_envs
         space, at = first.observation_space, (len(agents), env.num_envs)
-        own = own_space(space)
-        self.own_size = size_of(own)  # numbers of an observation without a critic's
-        self._shape_as_made: tuple[int, ...] = space_as_made(space).shape  # type: ignore[assignment]
+        self.row = ObservationRow(space)  # type: ignore[arg-type]
         size = math.prod(space.shape)  # type: ignore[arg-type]
         self.observations: Array = np.zeros((*at, *space.shape), space.dtype)  # type: ignore[misc]
         self.final_observations = self.observations.copy()
@@ -61,9 +59,7 @@ class StreamArrays:
 
     def own_observations(self, agent: int) -> Array:
         """Return an agent's observations as the environment wrote them: [num_envs, *shape]."""
-        rows = self.observations[self.position_of[agent]]
-        own: Array = rows.reshape(len(rows), -1)[:, : math.prod(self._shape_as_made)]
-        return own.reshape(-1, *self._shape_as_made)
+        return self.row.observations(self.observations[self.position_of[agent]])
 
     def streams_of(self, agent: int) -> slice:
         begin = self.position_of[agent] * self.num_envs

@@ -268,11 +268,12 @@ class _Plan:
         steps = policy.rollout_length * streams * (1 + policy.replays)
         # Rows of steps, and rows between segments. The arrays have twice as many rows, but unused
         # rows take no memory, and only very short episodes use them all.
-        arrays = 1.5 * (steps + length) * _step_size(stream_shape(spec))
+        shape = stream_shape(spec)
+        arrays = 1.5 * (steps + length) * _step_size(shape)
         rows = policy.ppo.largest_part(steps)
         if spec.memory:  # at least one whole segment
             rows = max(rows, length)
-        minibatch = rows * FLOAT * (2 * spec.row_inputs + 6 * sum(policy.network.hidden))
+        minibatch = rows * FLOAT * (2 * shape.num_inputs + 6 * sum(policy.network.hidden))
         keys = ["env.num_envs", "policy.ppo.rollout_length"]
         if streams < policy.rollout_length:
             keys.reverse()

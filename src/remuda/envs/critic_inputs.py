@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from gymnasium import spaces
 
-from remuda.envs.agent_ids import AgentIds
-from remuda.envs.observation_parts import IdBox
+from remuda.envs.observation_parts import Part, PartsBox, parts_of, size_of
 from remuda.envs.recorded import Wrapped
-from remuda.envs.scripted import room_for
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ContractError
 from remuda.system.checkpoint.fitting import branch, fitting
@@ -23,46 +19,17 @@ from remuda.types import AgentSpec, Array, Bools, Integers, State, TurnResult
 JOINT, STATE = "joint", "state"
 
 
-class CriticBox(spaces.Box):
+class CriticBox(PartsBox):
     """A flat `Box`: an agent's own observation, then the inputs of its critic."""
 
-    def __init__(self, own: spaces.Box, size: int, dtype: npt.DTypeLike) -> None:
-        kind = np.dtype(dtype)
-        low, high = -np.inf, np.inf
-        if kind.kind != "f":
-            low, high = np.iinfo(kind).min, np.iinfo(kind).max
-        super().__init__(low, high, (size_of(own) + size,), dtype)  # type: ignore[arg-type]
+    def __init__(self, own: spaces.Box, critic: CriticParts) -> None:
+        kind, parts = critic.dtype, list(parts_of(own))
+        for part in critic.parts:
+            parts.append(part._replace(start=parts[-1].start + parts[-1].size))
+        limits = (-np.inf, np.inf) if kind.kind == "f" else (np.iinfo(kind).min, np.iinfo(kind).max)
+        low, high = (np.full(size_of(own) + critic.size, limit, kind) for limit in limits)
+        super().__init__(low, high, tuple(parts))
         self.own = own
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, CriticBox) and other.own == self.own and super().__eq__(other)
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-def own_space(space: spaces.Space[Any]) -> spaces.Space[Any]:
-    """Return the space of an agent's own observation."""
-    return space.own if isinstance(space, CriticBox) else space
-
-
-def space_as_made(space: spaces.Space[Any]) -> spaces.Space[Any]:
-    """Return the space of an agent's own observation without its agent id."""
-    own = own_space(space)
-    return own.own if isinstance(own, IdBox) else own
-
-
-def size_of(space: spaces.Space[Any] | None) -> int:
-    """Return how many numbers an array of a space has; 0 without a space."""
-    return 0 if space is None else math.prod(space.shape or ())
-
-
-def as_made(env: VectorEnv) -> VectorEnv:
-    """Return the environment without agent ids and without the inputs of centralised critics."""
-    while isinstance(env, CriticInputs | AgentIds):
-        env = env.game
-    spaces_here = [agent.observation_space for agent in env.agents]
-    is_wide = any(space_as_made(space) is not space for space in spaces_here)
-    return OwnObservations(env) if is_wide else env
 
 
 def team_of(agents: Sequence[AgentSpec], agent: int) -> list[int]:
@@ -82,20 +49,34 @@ def team_of(agents: Sequence[AgentSpec], agent: int) -> list[int]:
     return sorted(others, key=lambda other: kinds.index(agents[other].observation_space))
 
 
-def critic_space(agents: Sequence[AgentSpec], agent: int, kind: str) -> tuple[int, np.dtype[Any]]:
-    """Return the size of a critic's inputs beyond the observation, and the dtype of both.
+class CriticParts(NamedTuple):
+    """The inputs of a critic beyond its agent's observation."""
 
-    `kind` is `joint` or `state`. Each agent of a joint observation adds a flag: it is active.
+    parts: tuple[Part, ...]
+    dtype: np.dtype[Any]  # of a row with both
+
+    @property
+    def size(self) -> int:
+        return sum(part.size for part in self.parts)
+
+
+def critic_parts(agents: Sequence[AgentSpec], agent: int, kind: str) -> CriticParts:
+    """Return what a critic gets beyond its agent's observation; `kind` is `joint` or `state`.
+
+    Each agent of a joint observation adds a flag: it is active.
     """
-    own = agents[agent].observation_space
-    if kind == STATE:
-        added = [agents[agent].state_space]
-        size = size_of(added[0])
-    else:
+    added = [agents[agent].state_space]
+    if kind != STATE:
         added = [agents[other].observation_space for other in team_of(agents, agent)]
-        size = sum(size_of(space) + 1 for space in added)
-    dtype = np.result_type(own.dtype, *(space.dtype for space in added if space is not None))
-    return size, np.dtype(np.uint8) if dtype.kind == "b" else dtype
+    parts: list[Part] = []
+    for space in added:
+        if space is not None:
+            parts += parts_of(space)
+        if kind != STATE:
+            parts.append(Part("is_active", 0, (1,), is_pixels=False, are_bytes=True))
+    kept = [agents[agent].observation_space, *(space for space in added if space is not None)]
+    dtype = np.result_type(*(space.dtype for space in kept))
+    return CriticParts(tuple(parts), np.dtype(np.uint8) if dtype.kind == "b" else dtype)
 
 
 class CriticInputs(Wrapped):
@@ -114,7 +95,7 @@ class CriticInputs(Wrapped):
         self._spaces = [agent.observation_space for agent in inner]
         self._sizes = [size_of(space) for space in self._spaces]
         self.agents = tuple(
-            replace(spec, observation_space=CriticBox(space, *critic_space(inner, agent, kind)))  # type: ignore[arg-type]
+            replace(spec, observation_space=CriticBox(space, critic_parts(inner, agent, kind)))  # type: ignore[arg-type]
             for agent, (spec, space) in enumerate(zip(inner, self._spaces, strict=True))
         )
         at = self.num_envs
@@ -224,21 +205,3 @@ class CriticInputs(Wrapped):
                 f"{self.first_copy + int(finite.argmin())} contains a number that is not finite as "
                 "float32, which its critic would learn from; mend the state of the environment"
             )
-
-
-class OwnObservations(Wrapped):
-    """An environment in other processes, without the agent ids and critics' inputs added there."""
-
-    def __init__(self, game: VectorEnv) -> None:
-        super().__init__(game)
-        self._rows: list[Array] = [room_for(game, agent) for agent in range(game.num_agents)]
-        self.agents = tuple(
-            replace(spec, observation_space=space_as_made(spec.observation_space))
-            for spec in game.agents
-        )
-
-    def observe(self, agent: int, out: Array) -> None:
-        rows = self._rows[agent]
-        self.game.observe(agent, rows)
-        own = rows.reshape(len(rows), -1)[:, : size_of(self.agents[agent].observation_space)]
-        out[...] = own.reshape(out.shape)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from gymnasium import spaces
 
+from remuda.system.memory.packing import PackedRun, Packing
 from remuda.types import Array
+
+LEAST_BYTES = 256  # in a packed row; fewer bytes save too little memory
 
 
 class Part(NamedTuple):
@@ -19,6 +24,7 @@ class Part(NamedTuple):
     start: int  # the offset of its numbers in the flat observation
     shape: tuple[int, ...]
     is_pixels: bool  # true if it is uint8 with the upper bound 255
+    are_bytes: bool = False  # true if its numbers are integers from 0 to 255
 
     @property
     def size(self) -> int:
@@ -46,7 +52,7 @@ class IdBox(PartsBox):
         size = sum(part.size for part in parts)
         low = np.concatenate([own.low.ravel(), np.zeros(count, own.low.dtype)])
         high = np.concatenate([own.high.ravel(), np.ones(count, own.high.dtype)])
-        parts.append(Part("agent_id", size, (count,), is_pixels=False))
+        parts.append(Part("agent_id", size, (count,), is_pixels=False, are_bytes=True))
         super().__init__(low, high, tuple(parts))
         self.own, self.count = own, count
 
@@ -59,8 +65,28 @@ def parts_of(space: spaces.Space[Any]) -> tuple[Part, ...]:
     for name, own in _leaves(space, ""):
         shape = own.shape if isinstance(own, spaces.Box) else (spaces.flatdim(own),)
         start = parts[-1].start + parts[-1].size if parts else 0
-        parts.append(Part(name, start, shape, is_pixels(own)))
+        parts.append(Part(name, start, shape, is_pixels(own), _is_byte_space(own)))
     return tuple(parts)
+
+
+def packing_of(parts: Iterable[Part], dtype: npt.DTypeLike) -> Packing | None:
+    """Return how rows of these parts are packed; None if their dtype is kept.
+
+    Only rows of floats with at least `LEAST_BYTES` bytes are packed.
+    """
+    runs: list[PackedRun] = []
+    for part in parts:
+        count = part.size
+        if runs and runs[-1].are_bytes == part.are_bytes:
+            count += runs.pop().length
+        runs.append(PackedRun(count, part.are_bytes))
+    size = sum(run.length for run in runs if run.are_bytes)
+    return Packing(tuple(runs)) if np.dtype(dtype).kind == "f" and size >= LEAST_BYTES else None
+
+
+def size_of(space: spaces.Space[Any] | None) -> int:
+    """Return how many numbers an array of a space has; 0 without a space."""
+    return 0 if space is None else math.prod(space.shape or ())
 
 
 def is_pixels(space: spaces.Space[Any]) -> bool:
@@ -77,11 +103,7 @@ def are_bytes(space: spaces.Space[Any]) -> bool:
 
     All its parts are then uint8 or bool, or discrete, so that they are flattened to 0 and 1.
     """
-    return all(
-        isinstance(own, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary)
-        or (isinstance(own, spaces.Box) and own.dtype in (np.uint8, np.bool_))
-        for _, own in _leaves(space, "")
-    )
+    return all(part.are_bytes for part in parts_of(space))
 
 
 def flat_bytes(space: spaces.Space[Any], observation: Any) -> Array:
@@ -96,6 +118,13 @@ def spaces_in(space: spaces.Space[Any]) -> dict[Any, spaces.Space[Any]] | None:
     if isinstance(space, spaces.Dict):
         return dict(space.spaces)
     return dict(enumerate(space.spaces)) if isinstance(space, spaces.Tuple) else None
+
+
+def _is_byte_space(space: spaces.Space[Any]) -> bool:
+    """Return whether the flattened numbers of an innermost space are integers from 0 to 255."""
+    return isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary) or (
+        isinstance(space, spaces.Box) and space.dtype in (np.uint8, np.bool_)
+    )
 
 
 def _leaves(space: spaces.Space[Any], name: str) -> Iterator[tuple[str, spaces.Space[Any]]]:

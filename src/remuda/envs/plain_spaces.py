@@ -110,9 +110,8 @@ def _array(plain: dict[str, Any]) -> Array:
 
 
 def _parts_box(low: Array, high: Array, parts: Any) -> PartsBox:
-    return PartsBox(
-        low, high, tuple(Part(str(n), int(at), tuple(shape), bool(p)) for n, at, shape, p in parts)
-    )
+    found = [Part(str(name), int(at), tuple(shape), *flags) for name, at, shape, *flags in parts]
+    return PartsBox(low, high, tuple(found))
 
 
 def _discrete(n: int, start: int, dtype: Any) -> spaces.Discrete:

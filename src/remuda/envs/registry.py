@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 TOGETHER = "env.observe_together"  # option key of `env.observe_together`
 AGENT_ID = "env.agent_id"  # option key of `env.agent_id`
+PACKED = "packed observations"  # option key: rows of floats with many bytes are packed
 CRITIC = "policy.value.input"  # option key of the inputs that centralised critics get
 RANDOM = "random"  # a scripted policy of every game: uniform over allowed actions
 
@@ -104,7 +105,7 @@ class Game:
                 "env.num_envs to train, and num_envs for exploit and psro"
             )
         together, critic = options.pop(TOGETHER, False), options.pop(CRITIC, "")
-        agent_id = options.pop(AGENT_ID, False)
+        agent_id, packed = options.pop(AGENT_ID, False), options.pop(PACKED, False)
         env = self._make(num_envs, options)
         if together:
             self._let_observe_together(env)
@@ -115,7 +116,11 @@ class Game:
         if critic:
             from remuda.envs.critic_inputs import CriticInputs
 
-            return CriticInputs(env, critic)
+            env = CriticInputs(env, critic)
+        if packed:
+            from remuda.envs.observation_rows import PackedRows
+
+            env = PackedRows(env)
         return env
 
     def _let_observe_together(self, env: VectorEnv) -> None:

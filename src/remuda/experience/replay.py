@@ -15,6 +15,7 @@ from remuda.system.checkpoint.fitting import whole
 from remuda.system.checkpoint.state import restore_rng, rng_state
 from remuda.system.kernels import njit
 from remuda.system.memory.atomic import fence_acquire, load
+from remuda.system.memory.packing import packed, write_numbers
 from remuda.types import Array, Bools, Floats, Integers, State
 
 
@@ -172,7 +173,7 @@ class Batch:
     def empty(experience: Experience, num_policies: int, size: int, weighed: bool = False) -> Batch:
         """Allocate `size` samples of each policy, with weights if `weighed`."""
         at = (num_policies, size)
-        width = experience.shape.n_frames * experience.shape.size
+        width = experience.shape.num_inputs
         return Batch(
             s_tm1=np.zeros((*at, width), np.float32),
             a_tm1=np.zeros(at, np.int64),
@@ -242,6 +243,8 @@ def write_action(
 @njit(cache=True)
 def _gather(
     observations: Array,
+    floats: Floats,
+    runs: Integers,
     actions: Array,
     masks: Bools,
     rewards: Floats,
@@ -274,7 +277,7 @@ def _gather(
     Return how many were overwritten during the copy; they stay True in `todo`.
     """
     left = 0
-    size = observations.shape[2]
+    size = s_tm1.shape[1] // n_frames  # numbers in an observation
     for b in range(picks.size):
         pick = picks[b] - base
         if not todo[b] or pick < 0 or pick >= ends[-1]:
@@ -287,6 +290,12 @@ def _gather(
         write_action(actions, slot, t, sizes, b, a_tm1, choices_tm1)
         versions_out[b] = versions[slot, t] if own else OTHERS
         for frame in range(n_frames):
+            if runs.size:
+                for step, out in ((t, s_tm1), (t + steps, s_t)):
+                    row = observations[slot, step + frame]
+                    numbers = floats[slot, step + frame]
+                    write_numbers(row, numbers, runs, out[b], frame * size, size)
+                continue
             for j in range(size):
                 s_tm1[b, frame * size + j] = observations[slot, t + frame, j]
                 s_t[b, frame * size + j] = observations[slot, t + steps + frame, j]
@@ -304,7 +313,7 @@ def _gather(
 
 
 # Names of arrays that `_gather` takes.
-RING = ("observations", "actions", "masks", "rewards", "discounts", "versions", "sequence")
+RING = ("actions", "masks", "rewards", "discounts", "versions", "sequence")
 STEPS = ("s_tm1", "a_tm1", "choices_tm1", "r_t", "discount_t", "s_t", "versions")
 WRITTEN = (*STEPS, "allowed_tm1", "allowed_t")
 
@@ -320,6 +329,8 @@ class TransitionReplay(Replay[Batch]):
     ) -> int:
         experience, shared = self.experience, held.ring.shared
         arguments: list[Any] = [
+            shared["observations"],
+            *packed(experience.shape.packing, shared["observations"]),
             *[shared[name] for name in RING],
             *(held.sequences, held.ends, picks, todo),
             *(self._sizes, experience.shape.n_frames, self._n_steps, self.discount),

@@ -50,6 +50,7 @@ from remuda.config import ExperienceConfig
 from remuda.system.checkpoint.fitting import COUNT, MOST, Range, Table, fitting_all, require, whole
 from remuda.system.kernels import njit
 from remuda.system.memory.atomic import fence_acquire, fence_full, load, store
+from remuda.system.memory.packing import Packing
 from remuda.system.memory.shared import Fields
 from remuda.types import Array, Integers, State
 
@@ -111,6 +112,7 @@ class StreamShape:
     # number of options of each component of a MultiDiscrete action; empty for other actions
     choices: tuple[int, ...] = ()
     branching: bool = False  # one action value per option of each component, not per combination
+    packing: Packing | None = None  # of observations
 
     @property
     def is_continuous(self) -> bool:
@@ -119,6 +121,11 @@ class StreamShape:
     @property
     def size(self) -> int:
         return int(np.prod(self.observation, dtype=np.int64))
+
+    @property
+    def num_inputs(self) -> int:
+        """Return how many numbers a stacked input has."""
+        return self.n_frames * (self.size if self.packing is None else self.packing.numbers)
 
     @property
     def num_valued(self) -> int:

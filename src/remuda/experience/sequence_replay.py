@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from remuda.experience.replay import Replay, SurveyedRing, allow, n_step_return,
 from remuda.experience.ring import OTHERS
 from remuda.system.kernels import njit
 from remuda.system.memory.atomic import fence_acquire, load
+from remuda.system.memory.packing import packed, write_numbers
 from remuda.types import Array, Bools, Floats, Integers
 
 
@@ -44,7 +45,7 @@ class SequenceBatch(NamedTuple):
         some, at = (num_policies, sequences), (num_policies, sequences, steps)
         rows = (*some, steps + 1)
         return SequenceBatch(
-            inputs=np.zeros((*rows, shape.n_frames * shape.size), np.float32),
+            inputs=np.zeros((*rows, shape.num_inputs), np.float32),
             states=np.zeros((*some, shape.memory), np.float32),
             a_tm1=np.zeros(at, np.int64),
             choices_tm1=shape.empty_choices(at),
@@ -78,6 +79,8 @@ class _Ring(NamedTuple):
     recurrent_states: Floats
     sequence: Integers
     committed: Integers
+    floats: Floats  # of packed observations
+    runs: Integers
 
 
 class _Kind(NamedTuple):
@@ -92,7 +95,7 @@ class _Kind(NamedTuple):
 
 @njit(cache=True)
 def _copy(ring: _Ring, slot: int, length: int, kind: _Kind, out: SequenceBatch, b: int) -> None:
-    size = ring.observations.shape[2]
+    size = out.inputs.shape[2] // kind.n_frames  # numbers in an observation
     began = True
     for j in range(ring.recurrent_states.shape[1]):
         out.states[b, j] = ring.recurrent_states[slot, j]
@@ -102,6 +105,13 @@ def _copy(ring: _Ring, slot: int, length: int, kind: _Kind, out: SequenceBatch, 
     out.lengths[b] = length
     for t in range(length + 1):
         for frame in range(kind.n_frames):
+            if ring.runs.size:
+                row, floats = (
+                    ring.observations[slot, t + frame],
+                    ring.floats[slot, t + frame],
+                )
+                write_numbers(row, floats, ring.runs, out.inputs[b, t], frame * size, size)
+                continue
             for j in range(size):
                 out.inputs[b, t, frame * size + j] = ring.observations[slot, t + frame, j]
         if out.allowed.shape[2]:
@@ -187,7 +197,9 @@ class SequenceReplay(Replay[SequenceBatch]):
         experience, shared = self.experience, held.ring.shared
         n_frames, burn_in = experience.shape.n_frames, experience.config.burn_in
         kind = _Kind(self._sizes, n_frames, self._n_steps, self.discount, burn_in)
-        ring = _Ring(*(shared[name] for name in _Ring._fields))
+        rows = packed(experience.shape.packing, shared["observations"])
+        arrays: list[Any] = [*(shared[name] for name in _Ring._fields[:-2]), *rows]
+        ring = _Ring(*arrays)
         row = SequenceBatch(*(array[policy] for array in out))
         seen = (held.sequences, held.ends, picks, todo)
         return _gather(ring, *seen, kind, row, base, held.own, self._check)

@@ -29,6 +29,7 @@ def stream_shape(spec: PolicySpec) -> StreamShape:
         keeps_last_mask=spec.masked and not config.rollout_length,
         choices=actions.sizes if isinstance(actions, BranchingActions | JointActions) else (),
         branching=isinstance(actions, BranchingActions),
+        packing=spec.packing,
     )
 
 

@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from remuda.config import PolicyConfig
-from remuda.envs.observation_parts import Part
+from remuda.envs.observation_parts import Part, packing_of
 from remuda.errors import ConfigError, ContractError
 from remuda.policies.networks.images import Guess, Image, guess_layout
+from remuda.system.memory.packing import Packing
 from remuda.types import AgentSpec
 
 if TYPE_CHECKING:
@@ -30,9 +31,13 @@ class Critic(NamedTuple):
     """The input of a centralised critic in addition to the policy's observation."""
 
     kind: str  # `joint` or `state`
-    size: int
-    dtype: str  # of a stored row: an observation, then the critic's inputs
+    parts: tuple[Part, ...]
+    dtype: str  # of a row: an observation, then the critic's inputs
     scale: tuple[tuple[int, float], ...]  # of the row
+
+    @property
+    def size(self) -> int:
+        return sum(part.size for part in self.parts)
 
 
 @dataclass(frozen=True)
@@ -59,20 +64,26 @@ class PolicySpec:
         return self.config.n_frames * self.observation_size
 
     @property
-    def row_inputs(self) -> int:
-        """Return the numbers of a stored observation with its stacked frames."""
-        return self.config.n_frames * int(np.prod(self.stored, dtype=np.int64))
-
-    @property
     def stored(self) -> tuple[int, ...]:
         """Return the shape in which experience stores an observation, with a critic's inputs."""
+        if self.packing is not None:
+            return (self.packing.size,)
         if self.critic is None:
             return self.observation
         return (self.observation_size + self.critic.size,)
 
     @property
     def stored_dtype(self) -> npt.DTypeLike:
+        if self.packing is not None:
+            return np.uint8
         return self.dtype if self.critic is None else self.critic.dtype
+
+    @property
+    def packing(self) -> Packing | None:
+        """Return how experience packs an observation, with a critic's inputs; None: it does not."""
+        if self.critic is None:
+            return packing_of(self.parts, self.dtype)
+        return packing_of((*self.parts, *self.critic.parts), self.critic.dtype)
 
     @property
     def memory(self) -> int:

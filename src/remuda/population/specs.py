@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
 
 from remuda.config import Config, PolicyConfig, explain
-from remuda.envs.critic_inputs import JOINT, STATE, critic_space, team_of
-from remuda.envs.observation_parts import parts_of
+from remuda.envs.critic_inputs import JOINT, STATE, critic_parts
+from remuda.envs.observation_parts import Part, parts_of
 from remuda.errors import ConfigError, ContractError
 from remuda.policies.spec import Critic, PolicySpec, kinds_of
 from remuda.population.roster import Roster
@@ -62,9 +62,9 @@ def policy_specs(config: Config, agents: Sequence[AgentSpec]) -> tuple[PolicySpe
     return _alike_critics(specs)
 
 
-def scales_of(space: Any) -> tuple[tuple[int, float], ...]:
-    """Return (count, factor) for each group of numbers in a space: pixels become 0 to 1."""
-    return tuple((part.size, 1.0 / 255.0 if part.is_pixels else 1.0) for part in parts_of(space))
+def scales_of(parts: Iterable[Part]) -> tuple[tuple[int, float], ...]:
+    """Return (count, factor) for each part of a row: pixels become 0 to 1."""
+    return tuple((part.size, 1.0 / 255.0 if part.is_pixels else 1.0) for part in parts)
 
 
 def _critic(policy: PolicyConfig, agents: Sequence[AgentSpec], agent: int) -> Critic | None:
@@ -89,14 +89,9 @@ def _critic(policy: PolicyConfig, agents: Sequence[AgentSpec], agent: int) -> Cr
         )
     if kind == STATE_OR_JOINT:
         kind = JOINT if state is None else STATE
-    runs = list(scales_of(agents[agent].observation_space))
-    if kind == STATE:
-        runs += scales_of(state)
-    else:
-        for other in team_of(agents, agent):
-            runs += [*scales_of(agents[other].observation_space), (1, 1.0)]
-    size, dtype = critic_space(agents, agent, kind)
-    return Critic(kind, size, str(dtype), tuple(runs))
+    added = critic_parts(agents, agent, kind)
+    scale = scales_of((*parts_of(agents[agent].observation_space), *added.parts))
+    return Critic(kind, added.parts, str(added.dtype), scale)
 
 
 def _alike_critics(specs: Sequence[PolicySpec]) -> tuple[PolicySpec, ...]:
@@ -139,7 +134,7 @@ def spec_of_seat(config: Config, name: str, agents: Sequence[AgentSpec], seat: i
         dtype=observation_space.dtype,
         actions=actions,
         masked=agent.masked,
-        scale=simplified(scales_of(observation_space)),
+        scale=simplified(scales_of(parts_of(observation_space))),
         parts=parts_of(observation_space),
         layout=agent.layout,
         critic=_critic(policy, agents, seat),

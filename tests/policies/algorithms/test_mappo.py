@@ -15,6 +15,7 @@ from policies.ppo_cases import bandit, make, play
 from refusals import refuses
 from remuda.config import load_config
 from remuda.config.policy import PolicyConfig
+from remuda.envs.observation_parts import Part
 from remuda.errors import ConfigError, RemudaError, UsageError
 from remuda.policies.algorithms.kernels.ppo import Fused
 from remuda.policies.algorithms.ppo import PPO
@@ -70,7 +71,8 @@ def critic_of(added=3, policies=2, normalised=False):
             "ppo": {"minibatches": 2, "normalise_observations": normalised},
         }
     )
-    critic = Critic("joint", added, "float32", ((2 + added, 1.0),))
+    others = (Part("", 0, (added,), is_pixels=False),)
+    critic = Critic("joint", others, "float32", ((2 + added, 1.0),))
     actions = make().network.actions
     specs = [
         PolicySpec(f"p{k}", config, (2,), "float32", actions, critic=critic)

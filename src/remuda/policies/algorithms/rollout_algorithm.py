@@ -132,6 +132,7 @@ class RolloutAlgorithm(Algorithm):
             bool(spec.config.shares_network),
             critic_input(spec),
             value_encoder_for(spec),
+            spec.packing,
         )
 
     @classmethod
@@ -193,7 +194,8 @@ class RolloutAlgorithm(Algorithm):
             if self.network.normalised:
                 used = slice(0, int(rollout.num_rows[k]))
                 steps = rollout.streams[k, used] != AFTER
-                count_observations(self.online.of(k), rollout.observations[k, used][steps])
+                rows, packing = rollout.observations[k, used][steps], self.network.packing
+                count_observations(self.online.of(k), packing.unpack(rows) if packing else rows)
             self._trained[k] += int(rollout.num_taken[k])
             self.updates[k] += 1
         return learned

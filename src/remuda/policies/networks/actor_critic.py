@@ -23,6 +23,7 @@ from remuda.policies.networks.value_normalisation import (
     real_values,
 )
 from remuda.policies.stack import Parameters, Shapes
+from remuda.system.memory.packing import Packing
 from remuda.types import Floats
 
 # buffers of the moments that normalise observations
@@ -84,12 +85,13 @@ class ActorCritic(Network):
         shared: bool | None = None,  # both share all layers but the last; None: as configured
         critic: CriticInput | None = None,  # None: the value network gets the observation
         value_encoder: Encoder | None = None,  # precedes the value network's layers; gets the row
+        packing: Packing | None = None,  # of stored rows
     ) -> None:
         super().__init__(num_inputs, config, encoder, scale)
         self.actions, self.normalised = actions, normalised
         self.memory = (encoder.memory if encoder is not None else 0) or config.recurrent
         self.shared = shared = config.serves_both if shared is None else shared
-        self.critic, self.value_encoder = critic, value_encoder
+        self.critic, self.value_encoder, self.packing = critic, value_encoder, packing
         # numbers in a stored observation, from which the value network's inputs are made
         self.row_inputs = num_inputs if critic is None else critic.num_inputs
         self.settings += (f"shared {shared}", *([repr(critic)] if critic is not None else []))
@@ -234,12 +236,17 @@ class ActorCritic(Network):
         return real_values(parameters, values) if self.value_normalisation else values
 
     def prepare(self, parameters: Parameters, observations: Tensor) -> Tensor:
-        """Convert stored rows [K, B, row_inputs] of any dtype to inputs of both networks."""
+        """Convert stored rows [K, B, ...] of any dtype to inputs of both networks."""
         with torch.no_grad():
-            rows = observations.float()
+            rows = self._numbers(observations)
             if self.critic is None or self.normalised:
                 return self._prepared(self._moments(parameters), rows)
             return scaled(rows, self.critic.scale)
+
+    def _numbers(self, observations: Tensor) -> Tensor:
+        if self.packing is None or observations.is_floating_point():
+            return observations.float()
+        return self.packing.unpack_tensor(observations)
 
     def _moments(self, parameters: Parameters) -> Weights:
         """Return the weights that normalise observations, if there are any."""

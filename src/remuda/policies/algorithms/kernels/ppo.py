@@ -134,6 +134,7 @@ class Fused:
             and type(network) is ActorCritic
             and Objective.suits(network.actions)
             and network.encoder is None
+            and network.packing is None
             and network.value_encoder is None
             and (network.critic is None or network.critic.is_plain)
             and isinstance(network.input_scale, float)

@@ -1,0 +1,203 @@
+"""Packed rows: pixels beside other numbers take one byte, and training does not change."""
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from pettingzoo import ParallelEnv
+
+import remuda
+from equivalence.runs import assert_same, outcome
+from remuda.config import load_config, overlay
+from remuda.envs import observation_parts
+from remuda.envs.adapters.spaces import observation_converter
+from remuda.envs.observation_parts import Part, packing_of
+from remuda.experience.ring import fields_of
+from remuda.policies.compatibility import stream_shape
+from remuda.population.specs import policy_specs
+from remuda.system.memory.packing import packed, write_numbers
+from remuda.types import AgentSpec
+
+PIXELS = spaces.Box(0, 255, (10, 10, 3), np.uint8)
+HEALTH = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+
+
+class Lamps(ParallelEnv):
+    """Which half of its picture is bright shows each agent the right action."""
+
+    metadata = {"name": "lamps"}  # noqa: RUF012
+
+    def __init__(self, mixed: bool = True):
+        self.possible_agents = ["red", "blue"]
+        self.mixed = mixed
+        self.state_space = spaces.Box(0, 1, (3,), np.float32)
+
+    def observation_space(self, agent):
+        parts = {"health": HEALTH, "picture": PIXELS, "where": spaces.Discrete(3), "speed": HEALTH}
+        return spaces.Dict(parts) if self.mixed else PIXELS
+
+    def action_space(self, agent):
+        return spaces.Discrete(2)
+
+    def reset(self, seed=None, options=None):
+        self.rng = np.random.default_rng(seed)
+        self.agents, self.turn = list(self.possible_agents), 0
+        return {agent: self.show(agent) for agent in self.agents}, {a: {} for a in self.agents}
+
+    def show(self, agent):
+        self.half = getattr(self, "half", {}) | {agent: int(self.rng.integers(2))}
+        picture = np.zeros((10, 10, 3), np.uint8)
+        picture[:, 5 * self.half[agent] :][:, :5] = self.rng.integers(200, 256)
+        if not self.mixed:
+            return picture
+        health, speed = self.rng.normal(0.0, 3.0, (2, 2)).astype(np.float32)
+        where = int(self.rng.integers(3))
+        return {"health": health, "picture": picture, "where": where, "speed": speed}
+
+    def state(self):
+        return np.array([*self.half.values(), self.turn / 5], np.float32)
+
+    def step(self, actions):
+        self.turn += 1
+        rewards = {agent: float(actions[agent] == self.half[agent]) for agent in self.agents}
+        ends, agents = self.turn == 5, self.agents
+        observations = {agent: self.show(agent) for agent in agents}
+        self.agents = [] if ends else agents
+        over, never = dict.fromkeys(agents, ends), dict.fromkeys(agents, False)
+        return observations, rewards, never, over, {agent: {} for agent in agents}
+
+
+def test_rows_are_unpacked_as_they_were_packed():
+    parts = [
+        Part("a", 0, (3,), is_pixels=False),
+        Part("b", 3, (300,), is_pixels=True, are_bytes=True),
+        Part("c", 303, (2,), is_pixels=False),
+        Part("d", 305, (2,), is_pixels=False),
+        Part("e", 307, (6,), is_pixels=False, are_bytes=True),
+    ]
+    packing = packing_of(parts, np.float32)
+    assert (packing.numbers, packing.size) == (313, 4 * 7 + 308)
+    rng = np.random.default_rng(1)
+    rows = rng.normal(0, 1e6, (4, 313)).astype(np.float32)
+    for at in (slice(3, 303), slice(307, 313)):
+        rows[:, at] = rng.integers(0, 256, rows[:, at].shape)
+    kept = np.zeros((4, packing.size), np.uint8)
+    packing.pack(rows, kept)
+    assert np.array_equal(packing.unpack(kept), rows)
+    two = kept.reshape(2, -1)  # two frames
+    assert np.array_equal(packing.unpack(two), rows.reshape(2, -1))
+    assert np.array_equal(packing.unpack_tensor(torch.from_numpy(two)), rows.reshape(2, -1))
+    floats, runs = packed(packing, kept)
+    for count in (2, 3, 100, 304, 313):
+        out = np.zeros(400, np.float32)
+        write_numbers(kept[1], floats[1], runs, out, 5, count)
+        assert np.array_equal(out[5 : 5 + count], rows[1, :count])
+        assert not out[5 + count :].any()
+
+
+def test_a_pixel_beside_other_numbers_takes_one_byte_in_experience():
+    space = observation_converter(Lamps().observation_space("red")).space
+    config = load_config({"policy": {"n_frames": 2}})
+    (spec,) = policy_specs(config, [AgentSpec("red", space, spaces.Discrete(2))])
+    shape = stream_shape(spec)
+    assert fields_of(shape, 10, 1)["observations"] == ((1, 12, 16 + 304), np.uint8)
+    assert shape.num_inputs == spec.num_inputs == 2 * 307
+
+
+def test_only_rows_of_floats_with_many_bytes_are_packed():
+    pixels = Part("", 0, (300,), is_pixels=True, are_bytes=True)
+    few = Part("", 0, (observation_parts.LEAST_BYTES - 1,), is_pixels=True, are_bytes=True)
+    number = Part("", 300, (1,), is_pixels=False)
+    assert packing_of([pixels], np.uint8) is None
+    assert packing_of([few, number], np.float32) is None
+    assert packing_of([pixels, number], np.int64) is None
+    assert packing_of([pixels, number], np.float64).size == 304
+
+
+RUNS = {
+    "ppo": {"algorithm": "ppo"},
+    "frames": {"algorithm": "ppo", "n_frames": 2},
+    "normalised": {"algorithm": "ppo", "n_frames": 2, "ppo": {"normalise_observations": True}},
+    "gru": {"algorithm": "ppo", "network": {"recurrent": 8}},
+    "joint": {"algorithm": "mappo", "value": {"input": "joint"}},
+    "state": {"algorithm": "mappo", "n_frames": 2},
+    "dqn": {"algorithm": "dqn", "n_frames": 2},
+    "iqn": {"algorithm": "iqn"},
+    "sequences": {"algorithm": "dqn", "network": {"recurrent": 8}, "n_frames": 2},
+    "prioritised": {"algorithm": "dqn", "experience": {"prioritised": 0.6}},
+    "sac": {"algorithm": "sac"},
+}
+
+
+def outcome_of(directory, monkeypatch, packs, policy, **settings):
+    """Train, and return the weights and all counts of the run."""
+    defaults = {
+        "network": {"convolutions": [[2, 5, 5]], "hidden": [8]},
+        "experience": {"segment_length": 4},
+        "exploration": {"decay_steps": 50},
+    }
+    if policy["algorithm"] in ("ppo", "mappo"):
+        defaults["ppo"] = {"rollout_length": 8, "epochs": 2, "minibatches": 2}
+    else:
+        defaults["experience"]["learning_starts"] = 16
+        defaults["batch_size"] = 8
+    turns = 40 if policy["algorithm"] == "sac" else 96
+    found = {
+        "env": {"num_envs": 2},
+        "policy": overlay(defaults, policy),
+        "run": {"turns": turns, "directory": directory, "evaluate_episodes": 0},
+        "schedule": "sequential",
+    }
+    with monkeypatch.context() as patch:
+        patch.setattr(observation_parts, "LEAST_BYTES", 256 if packs else 1 << 40)
+        remuda.train(Lamps, view="quiet", **overlay(found, settings))
+    return outcome(directory)
+
+
+def check_equal(tmp_path, monkeypatch, policy, **settings):
+    """Train on packed rows, and on rows of floats, and compare the runs."""
+    runs = [
+        outcome_of(tmp_path / str(packs), monkeypatch, packs, policy, **settings)
+        for packs in (True, False)
+    ]
+    assert_same(*runs, policies=slice(0, 1), updates=4)
+
+
+@pytest.mark.slow_cases("normalised", "gru", "joint", "iqn", "prioritised", "sac", "ppo")
+@pytest.mark.parametrize("name", RUNS)
+def test_training_equals_training_on_rows_of_floats(name, tmp_path, monkeypatch):
+    env = {"options": {"mixed": name != "state"}}
+    check_equal(tmp_path, monkeypatch, RUNS[name], env=env)
+
+
+SEATS = {
+    "self_play": {"population": {"matchmaker": "self_play"}},
+    "ids": {"env": {"agent_id": True}},
+    "scripted": {"env": {"scripted": {"blue": f"{__name__}:brightest"}}},
+    "dealt": {
+        "env": {"scripted": {"blue": f"{__name__}:brightest"}, "agent_id": True},
+        "population": {"matchmaker": "self_play"},
+    },
+    "workers": {
+        "env": {
+            "workers": 2,
+            "agent_id": True,
+            "scripted": {"blue": f"{__name__}:brightest"},
+        }
+    },
+}
+
+
+def brightest(env, agent, observations, rng):
+    """Play Lamps well from observations as the environment makes them."""
+    assert observations.shape[1:] == env.agents[agent].observation_space.shape == (307,)
+    pictures = observations[:, 2:302].reshape(-1, 10, 2, 15)
+    return pictures.sum((1, 3)).argmax(1)
+
+
+@pytest.mark.process
+@pytest.mark.slow_cases("self_play", "ids", "scripted", "workers")
+@pytest.mark.parametrize("name", SEATS)
+def test_seats_of_all_kinds_read_packed_rows(name, tmp_path, monkeypatch):
+    algorithm = "dqn" if name in ("scripted", "dealt") else "mappo"
+    check_equal(tmp_path, monkeypatch, {"algorithm": algorithm}, **SEATS[name])
