@@ -333,7 +333,7 @@ def test_nothing_is_told_of_defaults(algorithm):
             "policy.on_policy_share has no effect without policy.learning_mode hybrid",
         ),
         (
-            {"population": {"window": 2.0}},
+            {"population": {"window": 2}},
             "population.window has no effect without population.matchmaker fitness",
         ),
         (

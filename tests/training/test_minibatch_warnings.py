@@ -76,7 +76,7 @@ def test_what_no_policy_reads_sets_no_runs_apart(tmp_path, policy):
 
 def test_settings_outside_policies_without_effect_set_no_runs_apart():
     plain, fitness = load_config({}), {"matchmaker": "fitness", "policies": 2}
-    assert changes(plain, load_config({"population": {"window": 2.0}})) == []
-    before, now = ({"population": fitness | own} for own in ({}, {"window": 2.0}))
+    assert changes(plain, load_config({"population": {"window": 2}})) == []
+    before, now = ({"population": fitness | own} for own in ({}, {"window": 2}))
     (found,) = changes(load_config(before), load_config(now))
-    assert str(found) == "population.window was 4.0 and is 2.0"
+    assert str(found) == "population.window was 4 and is 2"

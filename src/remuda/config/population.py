@@ -246,9 +246,9 @@ class PopulationConfig(Section):
     ] = 0.5
     """`self_play`: the share of opponent seats for the live weights; frozen copies take the rest,
     unless `population.snapshots.share` is set."""
-    window: Annotated[PositiveFloat, Only(needs="population.matchmaker fitness")] = 4.0
-    """`fitness`: the largest difference of ratings in a match; ratings start at 25. A policy with
-    too few opponents in this window meets those with the closest ratings."""
+    window: Annotated[Count, Only(needs="population.matchmaker fitness")] = 4
+    """`fitness`: the number of policies with the nearest ratings that a policy may meet, and as
+    many frozen ones. It also meets all whose ratings do not differ significantly from its own."""
     weighting: Annotated[Literal["hard", "even", "capped", "uniform"], PRIORITIZED] = "hard"
     """`hard`: weight opponents by the squared probability of losing to them; `even`: by the
     probability of losing times that of winning; `capped`: by the probability of losing, at most

@@ -43,8 +43,8 @@ class Favours(Matchmaker):
 MATCHMAKERS = {
     "random": lambda: Random(4),
     "round_robin": lambda: RoundRobin(4),
-    "fitness": lambda: SimilarRatings(4, 6.0),
-    "fitness, none in reach": lambda: SimilarRatings(4, 1e-9),
+    "fitness": lambda: SimilarRatings(4, 3),
+    "fitness, one in reach": lambda: SimilarRatings(4, 1),
     "self_play": lambda: SelfPlay(4),
     "prioritized": lambda: Prioritized(4),
     "teams": lambda: Random(4),
@@ -130,7 +130,7 @@ def test_restricted_policies_keep_their_seats_and_so_do_their_copies():
     population = Population([Member(PolicyRef(f"p{i}"), frozenset({i % 2, 2})) for i in range(6)])
     for i in range(6):
         population.freeze(f"p{i}", 1)
-    for matchmaker in (Random(3), RoundRobin(3), Prioritized(3), SimilarRatings(3, 50.0)):
+    for matchmaker in (Random(3), RoundRobin(3), Prioritized(3), SimilarRatings(3, 50)):
         for seats in play(matchmaker, population, 500):
             assert len(set(seats)) == 3
             assert not all(ref.is_frozen for ref in seats)
@@ -243,7 +243,7 @@ def test_chance_alone_gives_no_two_kinds_of_policies_unlike_shares(matchmaker):
     makers = {
         "random": lambda: Random(2),
         "round_robin": lambda: RoundRobin(2),
-        "fitness": lambda: SimilarRatings(2, 6.0),
+        "fitness": lambda: SimilarRatings(2, 3),
         "prioritized": lambda: Prioritized(2),
     }
     shares = makers[matchmaker]().expected_shares(population)
@@ -372,7 +372,7 @@ def test_few_copies_for_some_seats_make_no_policy_sit_twice(name):
         "random": lambda: Random(4),
         "round_robin": lambda: RoundRobin(4),
         "prioritized": lambda: Prioritized(4),
-        "fitness": lambda: SimilarRatings(4, 50.0),
+        "fitness": lambda: SimilarRatings(4, 50),
     }
     own = [frozenset({0, 1})] * 3 + [frozenset({2, 3})] * 3
     population = Population([Member(PolicyRef(f"p{i}"), own[i]) for i in range(6)])

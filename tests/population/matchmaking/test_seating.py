@@ -117,9 +117,7 @@ def test_a_group_is_seated_in_any_order():
     random, matches = np.random.default_rng(0), 6_000
     found = Counter(
         match.seats
-        for match in SimilarRatings(4, 50.0).propose(
-            population, Ledger(population), matches, random
-        )
+        for match in SimilarRatings(4, 50).propose(population, Ledger(population), matches, random)
     )
     refs = [m.ref for m in population.members]
     expected = [(refs[0], *rest) for rest in permutations(refs[1:])]

@@ -9,80 +9,84 @@ from numpy.random import Generator
 
 from remuda.errors import ConfigError
 from remuda.population.ledger.ledger import Ledger
-from remuda.population.ledger.records import RATING, Member, Population
+from remuda.population.ledger.records import GAMES, RATING, UNCERTAINTY, Member, Population
 from remuda.population.matchmaking.matchmaker import Matchmaker, draw_uniformly
 from remuda.population.matchmaking.seating import Seating, seat_all
-from remuda.types import Array, Bools, Integers
+from remuda.types import Array, Bools, Integers, Numbers
 
 
 class SimilarRatings(Matchmaker):
-    """A matchmaker of equals: if possible, ratings in a match differ by at most the window.
+    """A matchmaker of equals: a live policy meets those whose ratings are nearest to its own.
 
-    The first policy of a match is drawn uniformly from the live policies. So each of L live
-    policies plays in at least 1 / L of the matches on average, regardless of its rating. The rest
-    are drawn from the policies within the window; if there are too few, the policies with the
-    closest ratings play. If no such group may take the seats, any allowed policies are drawn.
+    1. Live policies take turns to be the first of a match in every second match. In the others, the
+       one with the fewest rated matches is. So each of L live policies plays in at least 1 / (2 L)
+       of the matches, however far its rating is from all others.
+    2. Its opponents are drawn from the `window` live policies and the `window` frozen members with
+       the nearest ratings (as many for each set of allowed seats), and from all whose ratings
+       differ from its own by less than the uncertainty of the difference.
+    3. If the seats are restricted and no such group may take them, any allowed policies are drawn.
     """
 
     seats_differ = True
     exchangeable = True
 
-    def __init__(self, num_seats: int, window: float) -> None:
+    def __init__(self, num_seats: int, window: int) -> None:
         super().__init__(num_seats)
         self.window = window
 
     def seat(self, population: Population, ledger: Ledger, rng: Generator) -> Seating:  # noqa: ARG002
-        ratings = population.numbers[population.slots, RATING]
-        order = np.argsort(ratings, kind="stable")
         members = population.members
         learns: Bools = population.view(
             "learns", lambda: np.array([member.learns for member in members])
         )
-        live = learns[order]
-        first = np.flatnonzero(live if live.any() else ~live)
-        player = int(first[rng.integers(len(first))])
+        numbers = population.numbers[population.slots]
+        first = self._first(numbers[:, GAMES], learns, rng)
+        near = self._near(population, numbers, first)
         # Try several groups of equals; of so few members there is only one.
         for _ in range(20 if len(members) > self.num_seats else 1):
-            group = self._draw_group(ratings[order], live, player, rng)
-            seating = seat_all([members[order[i]] for i in group], self.num_seats, rng)
+            group = self._draw_group(near, learns, first, rng)
+            seating = seat_all([members[i] for i in group], self.num_seats, rng)
             if seating:
                 return seating
-        # The seats are restricted, and no group of equals may take them: draw any allowed policies.
         return draw_uniformly(self, population, rng)
 
-    def _draw_group(self, ratings: Array, live: Bools, one: int, rng: Generator) -> list[int]:
-        """Choose the players: [seats], indices into the members sorted by rating."""
-        seats, count = self.num_seats, len(ratings)
-        if count <= seats:
-            return list(range(count))
-        # Every group within the window is part of a range of neighbours; choose one of the ranges
-        # that contain the first player.
-        ends = np.searchsorted(ratings, ratings + self.window, side="right")
-        largest = np.diff(ends, prepend=0) > 0  # skip ranges that are part of another range
-        firsts = np.flatnonzero((ends - np.arange(count) >= seats) & largest)
-        ends = ends[firsts]
-        own = np.flatnonzero((firsts <= one) & (one < ends))
-        if not len(own):
-            return self._closest(ratings, one)
-        run = int(own[rng.integers(len(own))])
-        others = np.arange(firsts[run], ends[run])
-        others = others[others != one]
-        if live.all():
-            chosen = others[rng.choice(len(others), seats - 1, replace=False)]
-            return [one, *chosen.tolist()]
-        learning, frozen = others[live[others]], others[~live[others]]
-        past = int((rng.random(seats - 1) < self.past_share).sum())
-        past = min(max(past, seats - 1 - len(learning)), len(frozen))
-        chosen = learning[rng.choice(len(learning), seats - 1 - past, replace=False)]
-        drawn = frozen[rng.choice(len(frozen), past, replace=False)]
-        return [one, *chosen.tolist(), *drawn.tolist()]
+    def _first(self, games: Array, learns: Bools, rng: Generator) -> int:
+        able = np.flatnonzero(learns if learns.any() else ~learns)
+        turn, by_games = divmod(self.proposed, 2)
+        if not by_games:
+            return int(able[turn % len(able)])
+        fewest = able[games[able] == games[able].min()]
+        return int(fewest[rng.integers(len(fewest))])
 
-    def _closest(self, ratings: Array, one: int) -> list[int]:
-        """Return the group of neighbours with the closest ratings, including the first player."""
-        seats = self.num_seats
-        firsts = np.arange(max(one - seats + 1, 0), min(one, len(ratings) - seats) + 1)
-        first = int(firsts[np.argmin(ratings[firsts + seats - 1] - ratings[firsts])])
-        return list(range(first, first + seats))
+    def _near(self, population: Population, numbers: Numbers, first: int) -> Bools:
+        """Return the mask of the members that may meet the first one: [members]."""
+
+        def find() -> list[Integers]:
+            kinds: dict[object, list[int]] = {}
+            for place, member in enumerate(population.members):
+                kinds.setdefault((member.learns, member.seats), []).append(place)
+            return [np.array(places) for places in kinds.values()]
+
+        apart = np.abs(numbers[:, RATING] - numbers[first, RATING])
+        near: Bools = apart <= np.hypot(numbers[:, UNCERTAINTY], numbers[first, UNCERTAINTY])
+        apart[first] = np.inf
+        wanted = max(self.window, self.num_seats - 1)
+        for places in population.view("kinds of members", find):
+            near[places[np.argsort(apart[places], kind="stable")[:wanted]]] = True
+        near[first] = False
+        return near
+
+    def _draw_group(self, near: Bools, learns: Bools, first: int, rng: Generator) -> list[int]:
+        """Draw the members of a match, fewer than its seats if there are fewer in all."""
+        learning, frozen = np.flatnonzero(near & learns), np.flatnonzero(near & ~learns)
+        seats = min(self.num_seats - 1, len(learning) + len(frozen))
+        past = 0
+        if len(frozen):
+            past = int((rng.random(seats) < self.past_share).sum())
+            past = min(max(past, seats - len(learning)), len(frozen))
+        chosen = learning[rng.choice(len(learning), seats - past, replace=False)]
+        drawn = frozen[rng.choice(len(frozen), past, replace=False)]
+        return [first, *chosen.tolist(), *drawn.tolist()]
 
 
 WEIGHTINGS: Mapping[str, Callable[[Array], Array]] = {
