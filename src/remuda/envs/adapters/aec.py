@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from remuda.envs.adapters.copies import Copies
 from remuda.envs.adapters.detect import AEC, CHECKERS
-from remuda.envs.adapters.parallel import Copies
 from remuda.envs.adapters.step_results import mapping_of
 from remuda.envs.adapters.wrappers import NOTHING, Wrapping
 from remuda.envs.checks import BadValueError, UntakeableError

@@ -16,9 +16,10 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from remuda.envs.adapters.copies import Copies, Spaces
 from remuda.envs.adapters.detect import CHECKERS, GYMNASIUM
 from remuda.envs.adapters.masks import MASK
-from remuda.envs.adapters.parallel import Copies, ParallelCopies, Spaces
+from remuda.envs.adapters.parallel import ParallelCopies
 from remuda.envs.adapters.step_results import (
     STEP,
     is_sequence,
