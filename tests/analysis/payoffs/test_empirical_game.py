@@ -1,0 +1,223 @@
+"""Games with roles, against numbers worked out by hand, and games from matches."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from refusals import refuses
+from remuda.analysis.equilibria import role_symmetric
+from remuda.analysis.payoffs.empirical_game import (
+    EmpiricalGame,
+    Role,
+    every_profile,
+    exact_game,
+    game_of_matches,
+)
+from remuda.errors import UsageError
+
+ROCKS = ("rock", "paper", "scissors")
+BEATS = np.array([[0, -1, 1], [1, 0, -1], [-1, 1, 0]], float)
+PLAYERS = Role("players", ("contribute", "keep"), 3)
+
+
+def public_goods():
+    """Three players: who contributes pays 1, and all share 1.5 times what was paid."""
+    return exact_game([PLAYERS], lambda profile: 0.5 * profile[0] - np.array([1.0, 0.0]))
+
+
+def two_teams():
+    """Rock-paper-scissors of two against two: each seat meets both of the other team."""
+    roles = [Role("red", ROCKS, 2), Role("blue", ROCKS, 2)]
+
+    def payoff(profile):
+        red, blue = profile[:3], profile[3:]
+        return np.concatenate([BEATS @ blue / 2, BEATS @ red / 2])
+
+    return exact_game(roles, payoff)
+
+
+def shapley():
+    """Three unlike players: a wants to be one ahead of b, b one ahead of c, and c to equal a.
+
+    They cannot all win, so no pure profile is an equilibrium. If all play uniformly, each wins a
+    third of the matches whatever it does.
+    """
+    roles = [Role(name, ROCKS) for name in "abc"]
+
+    def payoff(profile):
+        a, b, c = (int(part.argmax()) for part in np.split(profile, 3))
+        return np.repeat([a == (b + 1) % 3, b == (c + 1) % 3, c == a], 3)
+
+    return exact_game(roles, payoff)
+
+
+def test_profiles_are_multisets_within_roles():
+    roles = [Role("red", ("a", "b", "c"), 2), Role("blue", ("x", "y"))]
+    found = [tuple(profile.tolist()) for profile in every_profile(roles)]
+    assert len(found) == len(set(found)) == 6 * 2 == 12
+    assert found[0] == (2, 0, 0, 1, 0)
+    game = two_teams()
+    assert game.num_profiles == 36
+    assert not list(game.missing())
+    assert game.describe(game.profiles[1]) == "red: 2 x rock against blue: rock, paper"
+
+
+@pytest.mark.parametrize("x", [0.0, 0.3, 1.0])
+def test_gains_of_a_public_goods_game(x):
+    """Of the two others each contributes with probability x: 2 x on average."""
+    gains = public_goods().deviation_payoffs([[x, 1.0 - x]])
+    assert gains == pytest.approx([0.5 * (1 + 2 * x) - 1.0, 0.5 * 2 * x])
+    assert public_goods().regret([[x, 1.0 - x]]) == pytest.approx([0.5 * x])
+
+
+def test_gains_of_two_teams():
+    gains = two_teams().deviation_payoffs([[1.0, 0.0, 0.0], [0.0, 0.5, 0.5]])
+    assert gains[:3] == pytest.approx([0.0, -0.5, 0.5])  # against half paper and half scissors
+    assert gains[3:] == pytest.approx([0.0, 1.0, -1.0])  # against rock
+    assert two_teams().values([[1.0, 0.0, 0.0], [0.0, 0.5, 0.5]]) == pytest.approx([0.0, 0.0])
+
+
+def test_gains_equal_those_of_the_tensor():
+    rng = np.random.default_rng(4)
+    roles = [Role("a", ("1", "2", "3"), 2), Role("b", ("x", "y"), 2)]
+    game = exact_game(roles, lambda profile: rng.normal(size=5))
+    tensor = game.tensor()
+    assert tensor.shape == (4, 3, 3, 2, 2)
+    one, other = rng.dirichlet(np.ones(3)), rng.dirichlet(np.ones(2))
+    seats = [one, one, other, other]
+    for seat, columns in ((0, slice(0, 3)), (3, slice(3, 5))):
+        found = np.moveaxis(tensor[seat], seat, 0)
+        for mixture in [m for s, m in reversed(list(enumerate(seats))) if s != seat]:
+            found = found @ mixture
+        assert game.deviation_payoffs([one, other])[columns] == pytest.approx(found)
+
+
+@pytest.mark.parametrize(
+    ("game", "mixtures", "values"),
+    [
+        (public_goods, [[0.0, 1.0]], [0.0]),
+        (two_teams, [[1 / 3] * 3] * 2, [0.0, 0.0]),
+    ],
+)
+def test_equilibria_by_hand(game, mixtures, values):
+    found = role_symmetric.solve(game(), np.random.default_rng(0))
+    assert found.regret.max() <= 2e-9
+    assert found.values == pytest.approx(values, abs=1e-6)
+    assert not found.note
+    for mixture, expected in zip(found.mixtures, mixtures, strict=True):
+        assert mixture == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_game_without_a_pure_equilibrium():
+    game = shapley()
+    assert game.regret([[1 / 3] * 3] * 3) == pytest.approx([0.0] * 3)
+    for a, b, c in itertools.product(np.eye(3), repeat=3):
+        assert game.regret([a, b, c]).max() == 1.0
+    found = role_symmetric.solve(game, np.random.default_rng(0))
+    assert found.regret.max() <= 2e-9
+    assert all(mixture.max() < 1.0 for mixture in found.mixtures)
+
+
+def test_a_mixed_equilibrium_of_four_interchangeable_seats():
+    """A snowdrift game: c of 4 share a cost of 1, and all earn 2 if anybody does.
+
+    One is as good as the other where 2 (1 - q ** 3) = 2 - E[1 / (k + 1)] with k of 3 others, and
+    E[1 / (k + 1)] = (1 - q ** 4) / (4 (1 - q)), q being the share of those who do nothing.
+    """
+
+    def payoff(profile):
+        working = profile[0]
+        earned = 2.0 * (working > 0)
+        return [earned - 1.0 / max(working, 1), earned]
+
+    game = exact_game([Role("players", ("work", "rest"), 4)], payoff)
+    found = role_symmetric.solve(game, np.random.default_rng(0))
+    q = found.mixtures[0][1]
+    assert 0.2 < q < 0.9
+    assert 2 * (1 - q**3) == pytest.approx(2 - (1 - q**4) / (4 * (1 - q)), abs=1e-7)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_random_games_of_two_roles_are_solved(seed):
+    rng = np.random.default_rng(seed)
+    roles = [Role("a", ("1", "2", "3"), 2), Role("b", ("x", "y", "z"), 1)]
+    game = exact_game(roles, lambda profile: rng.normal(size=6))
+    found = role_symmetric.solve(game, rng)
+    assert found.regret.max() <= 1e-8
+
+
+def matches(rng, count):
+    """Two red seats and a blue one: chosen strategies, and noisy returns."""
+    chosen = np.stack([rng.integers(0, n, count) for n in (3, 3, 2)], 1)
+    truth = 10.0 * chosen + chosen.sum(1, keepdims=True)
+    return chosen, truth + rng.normal(0.0, 1.0, (count, 3))
+
+
+ROLES = [Role("red", ("a", "b", "c"), 2), Role("blue", ("x", "y"))]
+
+
+def test_a_game_of_matches_has_their_means_and_covariances():
+    rng = np.random.default_rng(1)
+    chosen, returns = matches(rng, 5000)
+    returns[7, 1] = np.nan
+    game = game_of_matches(ROLES, [0, 0, 1], chosen, returns)
+    assert game.counts.sum() == 4999
+    assert not list(game.missing())
+    for profile, means, covariances, count in zip(
+        game.profiles, game.means, game.covariances, game.counts, strict=True
+    ):
+        red = np.flatnonzero(profile[:3]).repeat(profile[:3][profile[:3] > 0]).tolist()
+        blue = int(profile[3:].argmax())
+        fits = (np.sort(chosen[:, :2], 1) == red).all(1) & (chosen[:, 2] == blue)
+        fits &= ~np.isnan(returns).any(1)
+        assert count == fits.sum()
+        of = {3 + blue: returns[fits, 2]}
+        for name in set(red):
+            seats = np.where(chosen[fits, :2] == name, returns[fits, :2], np.nan)
+            of[name] = np.nanmean(seats, 1)
+        for s, t in itertools.product(range(5), repeat=2):
+            if s in of and t in of:
+                assert covariances[s, t] == pytest.approx(np.cov(of[s], of[t])[0, 1])
+            else:
+                assert np.isnan(covariances[s, t])
+        assert {s for s in range(5) if not np.isnan(means[s])} == set(of)
+        assert all(means[s] == pytest.approx(numbers.mean()) for s, numbers in of.items())
+
+
+def test_what_was_never_played_is_named_and_not_guessed():
+    chosen, returns = np.array([[0, 1, 0], [1, 0, 0], [0, 0, 1]]), np.ones((3, 3))
+    game = game_of_matches(ROLES, [0, 0, 1], chosen, returns)
+    assert game.counts.tolist() == [2, 1]
+    assert np.isnan(game.deviation_payoffs([[0.5, 0.5, 0.0], [1.0, 0.0]])).any()
+    with refuses(UsageError):
+        role_symmetric.solve(game, np.random.default_rng(0))
+    small = game.part(lambda role, name: name in "abx")
+    assert [role.strategies for role in small.roles] == [("a", "b"), ("x",)]
+    assert small.counts.tolist() == [2]
+
+
+@pytest.mark.parametrize(
+    "roles",
+    [[], [Role("a", ())], [Role("a", ("x", "x"))], [Role("a", ("x",), 0)]],
+    ids=["none", "empty", "twice", "no seat"],
+)
+def test_roles_that_make_no_game_are_refused(roles):
+    size = sum(len(role.strategies) for role in roles)
+    with refuses(UsageError):
+        EmpiricalGame(
+            tuple(roles),
+            np.zeros((0, size), int),
+            np.zeros((0, size)),
+            np.zeros((0, size, size)),
+            np.zeros(0, int),
+        )
+
+
+def test_games_too_large_to_list_are_refused():
+    many = Role("players", tuple(map(str, range(60))), 8)
+    game = game_of_matches([many], [0] * 8, np.zeros((1, 8), int), np.zeros((1, 8)))
+    with refuses(UsageError):
+        next(game.missing())
+    with refuses(UsageError):
+        game.tensor()
