@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from contextlib import closing
-from dataclasses import replace
 from typing import Any
 from zlib import crc32
 
@@ -116,7 +115,7 @@ class LiveEnvOptions:
                 f"changeable_options are {self._declared()}"
             )
         plain = _plain(str(name), value)
-        tried = replace(self.env, changed={**self.in_force(turns), str(name): plain})
+        tried = self.env.with_changed({**self.in_force(turns), str(name): plain})
         try:
             with libraries_kept(), closing(tried.make(1)) as env:
                 env.reset(np.zeros(1, np.int64), np.ones(1, np.bool_))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 TOGETHER = "env.observe_together"  # option key of `env.observe_together`
 AGENT_ID = "env.agent_id"  # option key of `env.agent_id`
+CHANGED = "env.changed_options"  # option key of the options that a run changed, with their values
 CRITIC = "policy.value.input"  # option key of the inputs that centralised critics get
 RANDOM = "random"  # a scripted policy of every game: uniform over allowed actions
 
@@ -104,8 +105,9 @@ class Game:
                 "env.num_envs to train, and num_envs for exploit and psro"
             )
         together, critic = options.pop(TOGETHER, False), options.pop(CRITIC, "")
-        agent_id = options.pop(AGENT_ID, False)
+        agent_id, changed = options.pop(AGENT_ID, False), options.pop(CHANGED, {})
         env = self._make(num_envs, options)
+        self._change(env, changed)
         if together:
             self._let_observe_together(env)
         if agent_id:
@@ -117,6 +119,17 @@ class Game:
 
             return CriticInputs(env, critic)
         return env
+
+    def _change(self, env: VectorEnv, changed: Mapping[str, Any]) -> None:
+        """Set options that a run changed, before the first reset."""
+        for name, value in changed.items():
+            if name not in env.changeable_options:
+                env.close()
+                raise ConfigError(
+                    f"{CHANGED}.{name}: {self.name} declares no such option; changeable_options "
+                    f"are {', '.join(env.changeable_options) or 'none'}"
+                )
+            env.set_option(name, value)
 
     def _let_observe_together(self, env: VectorEnv) -> None:
         """Make one group of all agents, in the order of the game's groups."""

@@ -94,7 +94,6 @@ def _trajectories(
             ),
         )
     settings = spec.config.env.model_dump(mode="json", include=SETTINGS)
-    settings["options"] = {**settings["options"], **spec.env.changed}
     return Trajectories(spec.env, settings, agents, run, explored, len(episodes))
 
 

@@ -54,7 +54,8 @@ def clone_run(
         )
     run = RunDirectory.create(config, spec)
     try:
-        save_weights(run, spec.policies, _snapshots(spec, names, weights, settings))
+        snapshots = _snapshots(spec, names, weights, settings)
+        save_weights(run, spec.policies, snapshots, spec.env.changed)
     finally:
         run.unlock()
     return run.path

@@ -63,9 +63,7 @@ def extras_of(
             profiles = {name: [_seat(each)] * len(spec.agents) for name, each in players.items()}
             found["exact exploitability"] = exact_exploitability(walked, profiles)
         if seconds > 0.0 and len(players) > 1 and any("@" not in name for name in players):
-            played = _play(
-                spec_at(run, spec, None), saved.all(), players, seed, seconds, sampled=True
-            )
+            played = _play(spec_at(run, spec), saved.all(), players, seed, seconds, sampled=True)
             found["behaviour"] = _behaviour(played.game, players, spec.config.env.scripted, rng)
     except RemudaError as error:
         _leave_out(run, error)
@@ -86,7 +84,7 @@ def society_of(
         raise UsageError(f"{run.path} has saved no policy yet; wait for its first checkpoint")
     players = saved.all()
     spec, config = saved.spec, saved.config
-    played = _play(spec_at(run, spec, None), players, players, seed, seconds)
+    played = _play(spec_at(run, spec), players, players, seed, seconds)
     episodes, extras = played.played(), dict[str, Any]()
     lacking = played.game.episodes_over.count(0)
     if played.cut and played.over and lacking:
