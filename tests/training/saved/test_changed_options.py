@@ -17,6 +17,7 @@ from remuda.training.saved.games import find_saved_game
 from remuda.ui.analysis.tournament_setup import recorded_setup, set_up
 from remuda.ui.cli.main import run
 from remuda.ui.play.playing import game_of
+from remuda.ui.reports.summary import summarise
 from remuda.ui.terminal.live import PlainView
 
 
@@ -147,3 +148,4 @@ def test_recorded_episodes_and_their_clones_keep_the_options(grown, tmp_path):
     assert data["a"].lengths.tolist() == [9] * 4
     clone = remuda.imitate(data, directory=tmp_path / "clone", epochs=1)
     assert clone.evaluate(2).returns.tolist() == [[9.0, 9.0]] * 2
+    assert summarise(clone.path).state == "cloned"  # red before: did not start
