@@ -43,7 +43,7 @@ class CutPlay:
         return (
             f"{self.why.capitalize()} after {self.over} of {self.asked} episodes; "
             f"{self.counted} count, equally many from each environment copy. Long episodes are "
-            "missing: use more --seconds."
+            "missing: use more `seconds`."
         )
 
 
@@ -77,7 +77,7 @@ def society_of(
     if seconds <= 0.0:
         raise UsageError(
             f"{run.path}: each agent has one policy for the whole run, so there are no matches to "
-            "analyse, and fresh episodes need `--seconds` above 0"
+            "analyse, and fresh episodes need `seconds` above 0"
         )
     saved = SavedPolicies(run)
     if not saved.names():
@@ -91,7 +91,7 @@ def society_of(
         raise UsageError(
             f"{run.path}: {played.over} of {played.asked} episodes finished in {seconds:g} s, but "
             f"none in {lacking} of {played.game.num_envs} environment copies, so means would "
-            "favour short episodes; use more `--seconds`"
+            "favour short episodes; use more `seconds`"
         )
     if played.cut:
         extras["cut"] = CutPlay(EPISODES, played.over, played.counted, played.cut)
