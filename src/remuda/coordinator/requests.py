@@ -157,12 +157,15 @@ class Requests:
             found = ", ".join(f"{name} {value:g}" for name, value in values.items())
             self._say(f"by request: {policy or 'all policies'} train with {found} from now on")
             return f"{policy or 'all policies'}: {found}"
+        if action == "list_options":
+            return self._run.changeable_env_options()
         if action == "set_option":
             return self._set_option(request)
         if action == "weights":
             return self._show_weights(request.get("policy"), path)
         raise UsageError(
-            f"`do` is {action!r}; allowed are stop, checkpoint, list, set, set_option and weights"
+            f"`do` is {action!r}; allowed are stop, checkpoint, list, set, list_options, "
+            "set_option and weights"
         )
 
     def _set_option(self, request: Mapping[str, Any]) -> str:
@@ -204,9 +207,10 @@ def ask(directory: Path, request: Mapping[str, Any], seconds: float = PATIENCE) 
     """Send a request to a live run, and return its answer.
 
     `request` has the key `do`: `stop`, `checkpoint`, `list` (hyperparameters that can be set),
-    `set` with `values` and a `policy` (null for all), or `set_option` with the `name` and `value`
-    of an environment option and, optionally, `from_turn`. The answer is a message, or for `list`
-    the values by policy. Raise a `UsageError` if the request is impossible, cannot be written, or
+    `set` with `values` and a `policy` (null for all), `list_options` (environment options that can
+    be set), or `set_option` with the `name` and `value` of one and, optionally, `from_turn`. The
+    answer is a message, for `list` the values by policy, or for `list_options` the values by name.
+    Raise a `UsageError` if the request is impossible, cannot be written, or
     is not answered in time.
     """
     return _send(directory, _new_name(), request, seconds)

@@ -204,6 +204,12 @@ def find_game(name: str) -> Game:
     )
 
 
+def default_options(name: str) -> dict[str, Any]:
+    """Return the default values of a game's parameters."""
+    parameters = parameters_of(find_game(name).load()).values()
+    return {each.name: each.default for each in parameters if each.default is not each.empty}
+
+
 def name_game(game: object) -> str:
     """Return the name of a game, or of a class or function that makes it."""
     if isinstance(game, str):

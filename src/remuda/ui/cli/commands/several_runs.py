@@ -238,8 +238,8 @@ class DashboardOptions(Section):
     """Address to listen on. An address that other machines can reach is protected by a token,
     which is part of the printed URL."""
     control: bool = False
-    """Let the pages control live runs: stop them, save a checkpoint, change hyperparameters, and
-    watch the current weights play."""
+    """Let the pages control live runs: stop them, save a checkpoint, change hyperparameters and
+    environment options, and watch the current weights play."""
     open: bool = False
     """Open the dashboard in this machine's browser."""
 
