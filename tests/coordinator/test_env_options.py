@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,9 +12,22 @@ import remuda
 from callback_runs import FOR_LONG
 from equivalence.runs import assert_same, configure, outcome
 from refusals import refuses
+from remuda.config import load_config
+from remuda.coordinator.callback import ActiveRun
+from remuda.envs.description import EnvSpec
+from remuda.envs.live_options import LiveEnvOptions
+from remuda.population.ledger.ledger import (
+    LOST,
+    option_records,
+    options_in,
+    read_options,
+    record_type,
+)
+from remuda.population.ledger.lineage import read_matches
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import load_run
 from remuda.training.run import train as train_config
+from remuda.ui.plots.over_time import read_ratings
 from remuda.ui.terminal.live import PlainView
 
 SMALL = {
@@ -240,3 +254,119 @@ def test_what_cannot_be_set_is_refused_and_nothing_is_changed(change, named, tmp
 def test_an_environment_without_options_is_named(tmp_path):
     with refuses(remuda.RemudaError, "none"):
         train(tmp_path / "run", Sets(("length", 5)), game="support:Tape")
+
+
+def test_a_turn_that_has_passed_means_now(tmp_path):
+    """Red before: the change was forgotten, and reported as made."""
+    train(tmp_path / "run", Sets(("length", 5, 60)), run={"turns": 100, "evaluate_episodes": 0})
+
+    class Late:
+        def on_start(self, run):
+            assert run.env_options() == {"length": 5}
+            run.set_env_option("length", 7, from_turn=20)
+            assert run.env_options() == {"length": 7}
+            run.set_env_option("length", 8, from_turn=100)
+
+    settings = {"turns": 140, "evaluate_episodes": 2}
+    again = remuda.train(
+        resume=tmp_path / "run", run=settings, view=PlainView(), callbacks=[Late()]
+    )
+    assert corridors(again.evaluation) == {8.0}
+
+
+def test_the_newest_change_holds_though_the_last_poll_was_long_ago():
+    """Red before: it was put before a change that was in force already."""
+    spec = EnvSpec.of("growing:Growing", {})
+    options, played = LiveEnvOptions(spec), [0]
+    run = ActiveRun(Path("run"), load_config({"game": "growing:Growing"}), ("agent_0",))
+    run.attach(None, None, options, lambda: played[0])
+    run.set_env_option("length", 5, from_turn=50)
+    played[0] = 60
+    run.set_env_option("length", 7)
+    assert run.env_options() == {"length": 7}
+    assert options.changes() == [(60, "length", 7)]
+
+
+def test_a_page_sees_all_options_with_their_values():
+    spec = EnvSpec.of("growing:Growing", {"pay": 0.5})
+    run = ActiveRun(Path("run"), load_config({"game": "growing:Growing"}), ("agent_0",))
+    run.attach(None, None, LiveEnvOptions(spec), lambda: 0)
+    run.set_env_option("length", 4)
+    assert run.changeable_env_options() == {"length": 4, "pay": 0.5}
+    single = EnvSpec.of("growing:Corridors", {})  # reports no options: the default is known
+    run = ActiveRun(Path("run"), load_config({"game": "growing:Corridors"}), ("a",))
+    run.attach(None, None, LiveEnvOptions(single), lambda: 0)
+    assert run.changeable_env_options() == {"length": 3, "note": None}
+
+
+TWO = {
+    "population": {"matchmaker": "self_play"},
+    "policy": {"algorithm": "ppo", "network": {"hidden": (8,)}, "ppo": {"rollout_length": 20}},
+    "env": {"num_envs": 2},
+    "checkpoint": {"evaluate_episodes": 0, "keep": 100},
+}
+
+
+def population_run(directory, turns, *changes, game="growing:Corridors", schedule="sequential"):
+    return remuda.train(
+        game,
+        config=TWO,
+        schedule=schedule,
+        run={"directory": directory, "turns": turns, "evaluate_episodes": 0},
+        view=PlainView(),
+        callbacks=[Sets(*changes)],
+    )
+
+
+def test_the_ledger_records_the_changes(tmp_path):
+    long = "x" * 300
+    changes = [("length", 5), ("length", 9, 60), ("note", long, 90)]
+    population_run(tmp_path / "whole", 120, *changes)
+    found = read_options(tmp_path / "whole" / "ledger.bin")
+    assert [each for _, each in found] == [
+        {"length": 5},
+        {"length": 9},
+        {"length": 9, "note": long},
+    ]
+    matches = [number for number, _ in found]
+    assert matches[0] == 0 < matches[1] <= matches[2]
+    run = remuda.load(tmp_path / "whole")
+    ledger = run.ledger()
+    assert len(ledger["match"]) == read_matches(tmp_path / "whole" / "ledger.bin")
+    assert (ledger["match"] >= 0).all()
+    assert run.payoffs().counts.sum() > 0
+    report = read_ratings(tmp_path / "whole" / "ledger.bin")
+    assert report.changes == {matches[1]: "length 9", matches[2]: f"length 9, note {long}"} or (
+        matches[1] == matches[2]
+    )
+
+
+def test_a_resumed_ledger_is_that_of_a_whole_run(tmp_path):
+    """The run stops before a change, and after it before a copy was reset."""
+    changes, game = [("length", 6), ("length", 20, 60)], "growing:Growing"
+    population_run(tmp_path / "whole", 160, *changes, game=game)
+    whole = (tmp_path / "whole" / "ledger.bin").read_bytes()
+    assert len(read_options(tmp_path / "whole" / "ledger.bin")) == 2
+    for stop in (40, 62):
+        population_run(tmp_path / f"{stop}", stop, *changes, game=game)
+        settings = {"turns": 160, "evaluate_episodes": 0}
+        remuda.train(resume=tmp_path / f"{stop}", run=settings, view=PlainView())
+        assert (tmp_path / f"{stop}" / "ledger.bin").read_bytes() == whole
+
+
+@pytest.mark.process
+def test_the_ledger_of_lockstep_is_that_of_sequential(tmp_path):
+    changes = [("length", 5), ("length", 9, 60)]
+    for schedule in ("sequential", "lockstep"):
+        population_run(tmp_path / schedule, 120, *changes, schedule=schedule)
+    found = [(tmp_path / each / "ledger.bin").read_bytes() for each in ("sequential", "lockstep")]
+    assert found[0] == found[1]
+
+
+def test_recorded_options_that_repeat_or_are_cut_are_skipped():
+    empty = np.zeros(1, record_type(2))
+    one, two = (option_records({"length": n, "note": "x" * 50}, n, empty) for n in (1, 2))
+    lost = empty.copy()
+    lost["kind"] = LOST
+    records = np.concatenate((one, one, two[:1], lost, two, one[:2]))
+    assert [found["length"] for _, found in options_in(records)] == [1, 2]

@@ -53,6 +53,7 @@ def test_an_environment_option_is_changed_by_request(tmp_path):
         {"do": "set_option", "name": "length", "value": 7},
         {"do": "set_option", "name": "speed", "value": 7},
         {"do": "set_option"},
+        {"do": "list_options"},
     )
     run = {**RUN["run"], "directory": str(tmp_path / "run"), "log_every": 0.05}
     policy = {"algorithm": "ppo", "network": {"hidden": (8,)}}
@@ -62,8 +63,9 @@ def test_an_environment_option_is_changed_by_request(tmp_path):
         schedule="sequential",
         callbacks=[asking],
     )
-    done, *refused, _ = asking.answers
+    done, *refused, listed, _ = asking.answers
     assert done == "length: 7"
+    assert listed == {"length": 7, "pay": 1.0}
     assert [type(each) for each in refused] == [UsageError] * 2
     assert "speed" in str(refused[0])
     assert result.record.env_options == {"length": 7}

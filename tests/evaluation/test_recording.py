@@ -12,6 +12,7 @@ import remuda
 from refusals import refuses
 from remuda.config import overlay
 from remuda.errors import UsageError
+from remuda.evaluation import recording
 from remuda.evaluation.recording import write_minari
 from remuda.ui.cli.main import run as command
 from remuda.ui.terminal.live import PlainView
@@ -145,6 +146,7 @@ def minari(monkeypatch):
     """A double of Minari that holds the arguments of `create_dataset_from_buffers`, by name."""
     made = {}
     module = types.ModuleType("minari")
+    module.list_local_datasets = lambda: dict(made)
     module.create_dataset_from_buffers = lambda dataset_id, **rest: made.update({dataset_id: rest})
     collector = types.ModuleType("minari.data_collector")
     collector.EpisodeBuffer = Buffer
@@ -159,6 +161,7 @@ def test_minari_gets_a_data_set_for_each_agent(kuhn, minari):
     made, steps = minari["poker/kuhn-agent_1-v1"], data["agent_1"]
     assert made["observation_space"] == kuhn["agent_1"].observation_space
     assert made["action_space"] == kuhn["agent_1"].action_space
+    assert "kuhn_poker" in made["description"]
     assert [each.id for each in made["buffer"]] == [0, 1, 2]
     first = made["buffer"][0]
     length = int(steps.lengths[0])
@@ -172,6 +175,15 @@ def test_a_game_of_one_agent_has_one_data_set(tmp_path, minari):
     run = trained(tmp_path / "run", "gymnasium:CartPole-v1")
     run.record(2, to="minari:cartpole-v0")
     assert list(minari) == ["cartpole-v0"]
+
+
+def test_data_sets_that_exist_are_refused_before_play(kuhn, minari, monkeypatch):
+    """Red before: with several agents it was refused after the play, with a part written."""
+    minari["kuhn-agent_1-v0"] = {}
+    monkeypatch.setattr(recording, "play_recorded", None)
+    with refuses(UsageError, "kuhn-agent_1-v0"):
+        kuhn.record(2, to="minari:kuhn-v0")
+    assert list(minari) == ["kuhn-agent_1-v0"]
 
 
 def test_an_error_of_minari_is_one_line(kuhn, minari, monkeypatch, tmp_path):

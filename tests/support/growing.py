@@ -109,7 +109,7 @@ class Corridors(ParallelEnv):
     """Two agents in one corridor."""
 
     metadata: ClassVar = {"name": "corridors"}
-    changeable_options = ("length",)
+    changeable_options = ("length", "note")
     possible_agents = ("a", "b")
 
     def __init__(self, length=3):
@@ -122,7 +122,8 @@ class Corridors(ParallelEnv):
         return Discrete(2)
 
     def set_option(self, name, value):
-        self.length = checked(value)
+        if name == "length":
+            self.length = checked(value)
 
     def reset(self, seed=None, options=None):
         self.agents, self._place = list(self.possible_agents), 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -112,6 +113,7 @@ class Actor:
         # consecutive episodes in which no agent made a decision, over all copies
         self._empty_episodes = 0
         self._options = OptionSetter(options, env) if options is not None else None
+        self._noted_options: dict[str, Any] = {}  # the changed options that `seats` has recorded
         self._turn_of: Integers = np.zeros(env.num_envs, np.int64)
         self._on_note, self._noted = on_note, 0
         self._checks = TurnChecks(env, self._turn_of) if check else None
@@ -263,6 +265,7 @@ class Actor:
         if any_over:
             self._close_episodes(result)
             self._reset()
+            self._note_options()
             self._begin_episodes()
 
     def _begin(self) -> None:
@@ -271,6 +274,8 @@ class Actor:
         self._backpressure.warm_up()
         self.env.warm_up()
         self._reset()
+        if not self._turns():  # otherwise at the next reset, as without a restart
+            self._note_options()
         seats, blank = self.seats, BlankEnv(self.env)
         seats.env = blank  # so that the dummy turn does not step the environment
         for number in range(len(seats.groups)):
@@ -338,6 +343,11 @@ class Actor:
             self._options.set_due(int(self._turns()))
         seeds = self._rng.integers(0, 2**63 - 1, self.env.num_envs)
         self.env.reset(seeds, self._over)
+
+    def _note_options(self) -> None:
+        if self._options is not None and self._options.values != self._noted_options:
+            self._noted_options = dict(self._options.values)
+            self.seats.note_options(self._noted_options)
 
     def _begin_episodes(self) -> None:
         self._returns[self._over], self._turn_of[self._over] = 0.0, 0

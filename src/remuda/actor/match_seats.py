@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -134,6 +135,9 @@ class MatchSeats(StreamSeats):
         versions = {p: int(self._versions[i]) for i, p in enumerate(league.table.policies)}
         for slot in league.step(versions, self):
             self._load(slot, league.table.snapshot(slot))
+
+    def note_options(self, options: Mapping[str, Any]) -> None:
+        self.league.note_options(options)
 
     def settled(self) -> bool:
         return self.league.settled()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -135,6 +135,9 @@ class Seats:
 
     def begin(self, over: Bools) -> None:
         """Start new episodes in these copies."""
+
+    def note_options(self, options: Mapping[str, Any]) -> None:
+        """Record the environment's changed options in the ledger of matches, if there is one."""
 
     def settled(self) -> bool:
         """Return whether this actor has processed all results of other actors, and may end."""

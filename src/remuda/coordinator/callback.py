@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -97,6 +97,7 @@ class ActiveRun:
         self._changes: LiveHyperparameters | None = None
         self._table: Table | None = None
         self._options: LiveEnvOptions | None = None
+        self._count_turns: Callable[[], float] = lambda: 0.0
 
     def stop(self, why: str) -> None:
         """End the run cleanly at the next poll, with a last checkpoint and an evaluation.
@@ -176,7 +177,14 @@ class ActiveRun:
 
         They apply to episodes that start now. A resumed run starts with those of its checkpoint.
         """
-        return self._options.in_force(self.turns) if self._options is not None else {}
+        return self._options.in_force(self._played()) if self._options is not None else {}
+
+    def changeable_env_options(self) -> dict[str, Any]:
+        """Return all environment options that the run may change, with their values in force.
+
+        A value is None if the run has not changed it and the environment does not report it.
+        """
+        return self._options.values(self._played()) if self._options is not None else {}
 
     def set_env_option(self, name: str, value: Any, from_turn: int | None = None) -> None:
         """Change an option of the environment, in each copy from its next reset.
@@ -188,9 +196,9 @@ class ActiveRun:
             name: one of the environment's `changeable_options`.
             value: plain data: a finite number, text, bool, None, or lists and dictionaries of
                 these.
-            from_turn: the number of turns, as in `turns`, from which the change applies; None:
-                from now on. In `sequential` and `lockstep` a change that is set before its turn
-                reproduces bit for bit.
+            from_turn: the number of turns, as in `turns`, from which the change applies; None, or
+                a turn that has passed: from now on. Changes for later turns stay. In `sequential`
+                and `lockstep` a change that is set before its turn reproduces bit for bit.
 
         Raises:
             UsageError: the environment does not declare the option or refuses the value,
@@ -199,12 +207,13 @@ class ActiveRun:
         """
         if self._over or self._options is None:
             raise UsageError("environment options cannot be set any more: the run has ended")
+        played = self._played()
         if from_turn is None:
-            from_turn = self.turns
+            from_turn = played
         if type(from_turn) is not int or from_turn < 0:
             raise UsageError(f"from_turn must be a whole number, 0 or more; this is {from_turn!r}")
-        plain = self._options.check(name, value, max(from_turn, self.turns))
-        self._options.change(name, plain, from_turn, self.turns)
+        plain = self._options.check(name, value, max(from_turn, played))
+        self._options.change(name, plain, from_turn, played)
         log.info("a callback sets the environment option %s to %r", name, plain)
 
     def attach(
@@ -212,16 +221,24 @@ class ActiveRun:
         changes: LiveHyperparameters,
         table: Table | None,
         options: LiveEnvOptions | None = None,
+        played: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """Write changes into this memory from now on, and those already made in this session."""
+        """Write changes into this memory from now on, and those already made in this session.
+
+        `played` returns the turns played so far; `turns` may be a poll older.
+        """
         if self._options is not None and options is not None:
             options.restore(self._options.state())
         self._changes, self._table, self._options = changes, table, options
+        self._count_turns = played
         for name, values in self._set.items():
             self._apply(name, values)
 
     def close(self) -> None:
         self._over = True
+
+    def _played(self) -> int:
+        return max(int(self._count_turns()), self.turns)
 
     def _apply(self, policy: str, values: Mapping[str, float]) -> None:
         assert self._changes is not None

@@ -157,12 +157,15 @@ class Requests:
             found = ", ".join(f"{name} {value:g}" for name, value in values.items())
             self._say(f"by request: {policy or 'all policies'} train with {found} from now on")
             return f"{policy or 'all policies'}: {found}"
+        if action == "list_options":
+            return self._run.changeable_env_options()
         if action == "set_option":
             return self._set_option(request)
         if action == "weights":
             return self._show_weights(request.get("policy"), path)
         raise UsageError(
-            f"`do` is {action!r}; allowed are stop, checkpoint, list, set, set_option and weights"
+            f"`do` is {action!r}; allowed are stop, checkpoint, list, set, list_options, "
+            "set_option and weights"
         )
 
     def _set_option(self, request: Mapping[str, Any]) -> str:
@@ -172,7 +175,7 @@ class Requests:
         self._say(f"by request: the environment option {name} is {value!r} from {since} on")
         return f"{name}: {value!r}"
 
-    def _show_weights(self, policy: Any, path: Path) -> dict[str, int]:
+    def _show_weights(self, policy: Any, path: Path) -> dict[str, Any]:
         """Write a policy's current weights next to a request; return their version."""
         snapshot = None
         if self._playing is not None and isinstance(policy, str) and policy:
@@ -184,7 +187,8 @@ class Requests:
             write_whole(path.with_suffix(WEIGHTS), data, sync=False)
         except OSError as error:
             raise UsageError(f"the weights cannot be written: {error.strerror}") from None
-        return {"version": snapshot.version, "learner_step": snapshot.learner_step}
+        version = {"version": snapshot.version, "learner_step": snapshot.learner_step}
+        return version | {"env_options": self._run.env_options()}
 
 
 def _read(data: bytes) -> Mapping[str, Any]:
@@ -203,16 +207,19 @@ def ask(directory: Path, request: Mapping[str, Any], seconds: float = PATIENCE) 
     """Send a request to a live run, and return its answer.
 
     `request` has the key `do`: `stop`, `checkpoint`, `list` (hyperparameters that can be set),
-    `set` with `values` and a `policy` (null for all), or `set_option` with the `name` and `value`
-    of an environment option and, optionally, `from_turn`. The answer is a message, or for `list`
-    the values by policy. Raise a `UsageError` if the request is impossible, cannot be written, or
+    `set` with `values` and a `policy` (null for all), `list_options` (environment options that can
+    be set), or `set_option` with the `name` and `value` of one and, optionally, `from_turn`. The
+    answer is a message, for `list` the values by policy, or for `list_options` the values by name.
+    Raise a `UsageError` if the request is impossible, cannot be written, or
     is not answered in time.
     """
     return _send(directory, _new_name(), request, seconds)
 
 
-def ask_weights(directory: Path, policy: str, size: int, seconds: float = PATIENCE) -> Snapshot:
-    """Return the weights that a policy of a live run plays with now.
+def ask_weights(
+    directory: Path, policy: str, size: int, seconds: float = PATIENCE
+) -> tuple[Snapshot, dict[str, Any]]:
+    """Return the weights that a policy of a live run plays with now, and its changed options.
 
     `size` is the expected number of weights. Raise a `UsageError` if the policy does not play, has
     another number of weights, or there is no answer.
@@ -224,13 +231,15 @@ def ask_weights(directory: Path, policy: str, size: int, seconds: float = PATIEN
         with open_stream(path) as file:
             data = file.read(size * WIRE.itemsize + 1)
         version, learner_step = int(found["version"]), int(found["learner_step"])
+        options = dict(found["env_options"])
     except (OSError, TypeError, KeyError, ValueError) as error:
         raise UsageError(f"{directory} did not show weights of {policy}: {error}") from None
     finally:
         _unlink(path)
     if len(data) != size * WIRE.itemsize:
         raise UsageError(f"the weights of {policy} in {directory} do not fit its network")
-    return Snapshot(np.frombuffer(data, WIRE).astype(np.float32), version, learner_step, 0.0)
+    weights = np.frombuffer(data, WIRE).astype(np.float32)
+    return Snapshot(weights, version, learner_step, 0.0), options
 
 
 def _new_name() -> str:

@@ -15,7 +15,7 @@ from gymnasium import Space
 from remuda.envs.observation_parts import parts_of
 from remuda.envs.plain_spaces import NotPlainError, from_plain, ordinary, to_plain
 from remuda.envs.recorded import Wrapped
-from remuda.envs.registry import make_env
+from remuda.envs.registry import CHANGED, make_env
 from remuda.envs.vector_env import VectorEnv, option_names
 from remuda.errors import ContractError, RunDirectoryError
 from remuda.types import AgentSpec
@@ -34,8 +34,6 @@ class EnvSpec:
     in_force: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """All of the game's options with their values; empty in a description read from a file."""
     changeable_options: tuple[str, ...] = ()  # names of the options that a run may change
-    changed: Mapping[str, Any] = field(default_factory=dict, compare=False)
-    """The options that a run has changed, with their values; not part of the saved description."""
 
     def __getstate__(self) -> dict[str, Any]:
         """Keep only Gymnasium's own spaces: another process may lack the user's classes."""
@@ -75,6 +73,19 @@ class EnvSpec:
         )
 
     @property
+    def changed(self) -> Mapping[str, Any]:
+        """The options that a run has changed, with their values."""
+        changed: Mapping[str, Any] = self.options.get(CHANGED, {})
+        return changed
+
+    def with_changed(self, changed: Mapping[str, Any]) -> EnvSpec:
+        """Return the same game, whose environments start with these changed options."""
+        if changed == self.changed:
+            return self
+        options = unchanged(self.options)
+        return replace(self, options=options | {CHANGED: dict(changed)} if changed else options)
+
+    @property
     def names(self) -> tuple[str, ...]:
         return tuple(agent.name for agent in self.agents)
 
@@ -86,7 +97,7 @@ class EnvSpec:
     def make(self, copies: int, check: bool = True) -> VectorEnv:
         """Make environment copies; raise RunDirectoryError if they declare something else.
 
-        `check`: validate what the environment returns. The copies start with the `changed` options.
+        `check`: validate what the environment returns.
         """
         env = make_env(self.game, copies, **self.options)
         env.check = check
@@ -97,8 +108,6 @@ class EnvSpec:
                 f"{self.game} has changed since its description was saved: {changed}; undo the "
                 "change, or start a new run"
             )
-        for name, value in self.changed.items():
-            env.set_option(name, value)
         return env
 
     def difference(self, env: VectorEnv) -> str:
@@ -223,6 +232,11 @@ SPACES = (
 
 
 def digest(game: str, options: Mapping[str, Any]) -> str:
-    """Return a text that identifies a game with its options."""
-    text = json.dumps([game, dict(options)], default=str, sort_keys=True)
+    """Return a text that identifies a game with its options, without those that a run changed."""
+    text = json.dumps([game, unchanged(options)], default=str, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def unchanged(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a game's options without those that a run changed."""
+    return {name: value for name, value in options.items() if name != CHANGED}

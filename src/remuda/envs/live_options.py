@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import time
 from contextlib import closing
-from dataclasses import replace
 from typing import Any
 from zlib import crc32
 
 import numpy as np
 
 from remuda.envs.description import EnvSpec
+from remuda.envs.registry import default_options
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import CheckpointError, RemudaError, UsageError
 from remuda.system.memory.atomic import fence_acquire, fence_release, load, store
@@ -61,8 +61,18 @@ class LiveEnvOptions:
         """Return the changed options with their values after this number of turns."""
         return {name: value for turn, name, value in self.changes() if turn <= turns}
 
+    def values(self, turns: int) -> dict[str, Any]:
+        """Return all changeable options with their values after these turns; None: not known."""
+        known = {**default_options(self.env.game), **self.env.options, **self.env.in_force}
+        known |= self.in_force(turns)
+        return {name: known.get(name) for name in self.env.changeable_options}
+
     def change(self, name: str, value: Any, turn: int, played: int) -> None:
-        """Change an option from a turn; forget changes that no turn after `played` needs."""
+        """Change an option from a turn, or from now on if more turns are `played`.
+
+        Changes that no later turn needs are forgotten.
+        """
+        turn = max(turn, played)
         changes = [each for each in self.changes() if each[:2] != (turn, name)]
         changes = sorted([*changes, (turn, name, value)], key=lambda each: each[0])
         last = {name: turn for turn, name, _ in changes if turn <= played}
@@ -116,7 +126,7 @@ class LiveEnvOptions:
                 f"changeable_options are {self._declared()}"
             )
         plain = _plain(str(name), value)
-        tried = replace(self.env, changed={**self.in_force(turns), str(name): plain})
+        tried = self.env.with_changed({**self.in_force(turns), str(name): plain})
         try:
             with libraries_kept(), closing(tried.make(1)) as env:
                 env.reset(np.zeros(1, np.int64), np.ones(1, np.bool_))
@@ -193,6 +203,7 @@ class OptionSetter:
         self._options, self._env = options, env
         self._revision = 0
         self._ahead: list[Change] = []
+        self.values: dict[str, Any] = {}  # the changed options of episodes that start now
 
     def restart(self) -> None:
         """Set all options again when they are next due, after the environment was restored."""
@@ -206,3 +217,4 @@ class OptionSetter:
         while self._ahead and self._ahead[0][0] <= turns:
             _, name, value = self._ahead.pop(0)
             self._env.set_option(name, value)
+            self.values[name] = value

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 TOGETHER = "env.observe_together"  # option key of `env.observe_together`
 AGENT_ID = "env.agent_id"  # option key of `env.agent_id`
 PACKED = "packed observations"  # option key: rows of floats with many bytes are packed
+CHANGED = "env.changed_options"  # option key of the options that a run changed, with their values
 CRITIC = "policy.value.input"  # option key of the inputs that centralised critics get
 RANDOM = "random"  # a scripted policy of every game: uniform over allowed actions
 
@@ -106,7 +107,9 @@ class Game:
             )
         together, critic = options.pop(TOGETHER, False), options.pop(CRITIC, "")
         agent_id, packed = options.pop(AGENT_ID, False), options.pop(PACKED, False)
+        changed = options.pop(CHANGED, {})
         env = self._make(num_envs, options)
+        self._change(env, changed)
         if together:
             self._let_observe_together(env)
         if agent_id:
@@ -122,6 +125,17 @@ class Game:
 
             env = PackedRows(env)
         return env
+
+    def _change(self, env: VectorEnv, changed: Mapping[str, Any]) -> None:
+        """Set options that a run changed, before the first reset."""
+        for name, value in changed.items():
+            if name not in env.changeable_options:
+                env.close()
+                raise ConfigError(
+                    f"{CHANGED}.{name}: {self.name} declares no such option; changeable_options "
+                    f"are {', '.join(env.changeable_options) or 'none'}"
+                )
+            env.set_option(name, value)
 
     def _let_observe_together(self, env: VectorEnv) -> None:
         """Make one group of all agents, in the order of the game's groups."""
@@ -194,6 +208,12 @@ def find_game(name: str) -> Game:
         "name a library's game like gymnasium:CartPole-v1 (`remuda games --all`), and your own "
         "like my_module:MyGame"
     )
+
+
+def default_options(name: str) -> dict[str, Any]:
+    """Return the default values of a game's parameters."""
+    parameters = parameters_of(find_game(name).load()).values()
+    return {each.name: each.default for each in parameters if each.default is not each.empty}
 
 
 def name_game(game: object) -> str:

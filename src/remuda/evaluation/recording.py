@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import os
 import re
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -41,7 +43,7 @@ def record_trajectories(
     name = os.fspath(to)
     dataset = name.removeprefix(MINARI) if name.startswith(MINARI) else ""
     if dataset:  # refuse before a long play
-        check_minari(dataset)
+        check_minari(dataset, spec.env.names)
     else:
         npz_path(to)
     _check_spaces(spec)
@@ -94,7 +96,6 @@ def _trajectories(
             ),
         )
     settings = spec.config.env.model_dump(mode="json", include=SETTINGS)
-    settings["options"] = {**settings["options"], **spec.env.changed}
     return Trajectories(spec.env, settings, agents, run, explored, len(episodes))
 
 
@@ -113,20 +114,46 @@ def _policy_of(
     return next(policy for policy in roster.policies if agent in roster.seats_of(policy))
 
 
-def check_minari(name: str) -> Any:
-    """Import Minari; raise UsageError if it is missing or `name` is no name of a data set."""
+def check_minari(name: str, agents: Sequence[str]) -> Any:
+    """Import Minari; raise UsageError if it is missing, or a data set cannot have its name."""
     if not re.fullmatch(r"([\w-]+/)*[\w-]+-v\d+", name):
         raise UsageError(
             f"to: a data set of Minari is named minari:NAME-v0, with a version; this is "
             f"{MINARI}{name}"
         )
     try:
-        return importlib.import_module("minari")
+        minari = importlib.import_module("minari")
     except ImportError as error:
         raise UsageError(
             f"{MINARI}{name} needs Minari ({error}): pip install 'remuda-rl[minari]', or record "
             "to a file that ends with .npz"
         ) from None
+    with _silent():
+        known = minari.list_local_datasets()
+    taken = [own for own in _dataset_names(name, agents).values() if own in known]
+    if taken:
+        raise UsageError(
+            f"to: Minari has the data set {taken[0]} already; use another name or version, or "
+            f"delete it with `minari delete {taken[0]}`"
+        )
+    return minari
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Hide Minari's warnings about metadata that no run has."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _dataset_names(name: str, agents: Sequence[str]) -> dict[str, str]:
+    """Return the name of each agent's data set."""
+    if len(agents) == 1:
+        return {agents[0]: name}
+    base, _, version = name.rpartition("-")
+    plain = {agent: re.sub(r"[^-_A-Za-z0-9]", "_", agent) for agent in agents}
+    return {agent: f"{base}-{own}-{version}" for agent, own in plain.items()}
 
 
 def write_minari(data: Trajectories, name: str) -> list[str]:
@@ -135,33 +162,33 @@ def write_minari(data: Trajectories, name: str) -> list[str]:
     A game of one agent has one data set, `name`. Otherwise the agent's name comes before the
     version: `name-agent_0-v0`. A data set has an episode for each trajectory.
     """
-    minari = check_minari(name)
+    minari = check_minari(name, tuple(data))
     buffer = importlib.import_module("minari.data_collector").EpisodeBuffer
-    base, _, version = name.rpartition("-")
     acted = {agent: steps for agent, steps in data.items() if len(steps)}
-    names = []
+    own_names, names = _dataset_names(name, tuple(data)), []
     for agent, steps in acted.items():
-        plain = re.sub(r"[^-_A-Za-z0-9]", "_", agent)
-        own = name if len(data) == 1 else f"{base}-{plain}-{version}"
-        spaces = data.spaces(agent)
-        try:
-            minari.create_dataset_from_buffers(
-                dataset_id=own,
-                buffer=[
-                    buffer(
-                        id=i,
-                        observations=_with_final(one.observations, one.final_observations),
-                        actions=one.actions,
-                        rewards=one.rewards.tolist(),
-                        terminations=one.terminations.tolist(),
-                        truncations=one.truncations.tolist(),
-                    )
-                    for i, one in enumerate(steps.trajectories())
-                ],
-                observation_space=spaces.unmasked,
-                action_space=spaces.action_space,
-                algorithm_name=f"Remuda, {data.run}",
+        own, spaces = own_names[agent], data.spaces(agent)
+        buffers = [
+            buffer(
+                id=i,
+                observations=_with_final(one.observations, one.final_observations),
+                actions=one.actions,
+                rewards=one.rewards.tolist(),
+                terminations=one.terminations.tolist(),
+                truncations=one.truncations.tolist(),
             )
+            for i, one in enumerate(steps.trajectories())
+        ]
+        try:
+            with _silent():
+                minari.create_dataset_from_buffers(
+                    dataset_id=own,
+                    buffer=buffers,
+                    observation_space=spaces.unmasked,
+                    action_space=spaces.action_space,
+                    algorithm_name=f"Remuda, {data.run}",
+                    description=f"{agent} of {data.game}, {data.num_episodes:,} episodes",
+                )
         except (OSError, ValueError) as error:
             raise UsageError(f"Minari cannot write {own}: {error}") from None
         names.append(own)

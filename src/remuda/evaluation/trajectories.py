@@ -173,6 +173,7 @@ class Trajectories(Mapping[str, AgentTrajectories]):
             "game": self.game,
             "env": self.settings,
             "description": self.env.to_plain(),
+            "changed_options": dict(self.env.changed),
             "run": self.run,
             "sampled": self.sampled,
             "episodes": self.num_episodes,
@@ -262,6 +263,7 @@ def _from_arrays(arrays: Mapping[str, Array]) -> Trajectories:
     env = EnvSpec.from_plain(about["description"], config.game, config.env.made_with)
     if env is None:
         raise ValueError("its description is of another game")
+    env = env.with_changed(about["changed_options"])
     agents = {spec.name: _agent_from(arrays, spec) for spec in env.agents}
     return Trajectories(
         env, about["env"], agents, str(about["run"]), bool(about["sampled"]), int(about["episodes"])

@@ -44,9 +44,8 @@ class RunSpec:
 
     def with_options(self, changed: Mapping[str, Any]) -> RunSpec:
         """Return the same run, whose environments start with these changed options."""
-        if changed == self.env.changed:
-            return self
-        return replace(self, env=replace(self.env, changed=dict(changed)))
+        env = self.env.with_changed(changed)
+        return self if env is self.env else replace(self, env=env)
 
     @property
     def agents(self) -> tuple[AgentSpec, ...]:

@@ -39,6 +39,7 @@ NAME_ANOTHER = "; name another with --run.directory"
 RESULTS = 2**20  # reserved bytes for the summary and other results
 NEEDED = 8 * 2**20  # free bytes that a run needs to start: weights, metrics, plots
 
+CLONED = "remuda.imitate cloned these policies, and nothing was trained here; evaluate them"
 PROBED = 1.0
 """Seconds to retry a lock: processes hold it briefly to check whether the run is active."""
 
@@ -95,7 +96,8 @@ class RunDirectory:
     its plots, play.gif, weights/POLICY.safetensors, checkpoints/, logs/PROCESS.log and
     tensorboard/. Initial weights from other runs are in initial/, members from other runs in
     imported.safetensors. Resumes add their changes of the configuration to changes.jsonl and move
-    replaced files to earlier/1/, earlier/2/ and so on.
+    replaced files to earlier/1/, earlier/2/ and so on. `remuda.imitate` writes its settings to
+    imitation.json.
     """
 
     def __init__(self, path: Path) -> None:
@@ -106,6 +108,7 @@ class RunDirectory:
         self.ledger = path / "ledger.bin"
         self.summary = path / "summary.json"
         self.changes = path / "changes.jsonl"
+        self.imitation = path / "imitation.json"
         self.weights = path / "weights"
         self.logs = path / "logs"
         self.tensorboard = path / "tensorboard"
@@ -362,7 +365,8 @@ class RunDirectory:
         write_file(self.summary, json.dumps(summary, indent=2).encode())
 
     def read_summary(self) -> dict[str, Any]:
-        return read_checked(self.summary, checked_summary, "the run has not ended")
+        why = CLONED if self.imitation.exists() else "the run has not ended"
+        return read_checked(self.summary, checked_summary, why)
 
     def summary_so_far(self) -> dict[str, Any]:
         """Read the results of the run; empty if missing or damaged."""

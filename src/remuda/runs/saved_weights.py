@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,10 +25,16 @@ from remuda.system.checkpoint.names import COORDINATOR, file_name
 from remuda.system.version import __version__
 from remuda.types import Floats, State
 
+ENV_OPTIONS = "env_options"  # the key of these options in the metadata of final weights
+
 
 def save_weights(
-    run: RunDirectory, specs: Sequence[PolicySpec], snapshots: Mapping[str, Snapshot]
+    run: RunDirectory,
+    specs: Sequence[PolicySpec],
+    snapshots: Mapping[str, Snapshot],
+    env_options: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
+    """Write the final weights; `env_options`: the changed environment options in force."""
     for spec in specs:
         snapshot = snapshots[spec.name]
         stack = ParameterStack(spec.network().shapes, 1)
@@ -36,6 +45,7 @@ def save_weights(
             "version": str(snapshot.version),
             "learner_step": str(snapshot.learner_step),
             "policies": "\n".join(spec.name for spec in specs),  # all policies of this save
+            ENV_OPTIONS: json.dumps(dict(env_options)),
             "remuda": __version__,
         }
         run.save_weights(spec.name, tensors, metadata)
@@ -47,25 +57,36 @@ def load_run(
 ) -> tuple[RunSpec, dict[str, Snapshot]]:
     """Return the resolved settings of a run, and the snapshots of its policies.
 
-    Environments of these settings start with the options in force at the checkpoint.
+    Environments of these settings start with the options in force when the weights were saved.
     """
     spec = run.spec()
     snapshots = load_snapshots(run, spec, checkpoint)
-    return spec_at(run, spec, find_checkpoint(run, spec, checkpoint)), snapshots
+    return spec_at(run, spec, checkpoint), snapshots
 
 
-def spec_at(run: RunDirectory, spec: RunSpec, number: int | None) -> RunSpec:
-    """Return the run with the environment options in force at a checkpoint; None: at the end."""
+def spec_at(run: RunDirectory, spec: RunSpec, checkpoint: int | str = "final") -> RunSpec:
+    """Return the run with the environment options in force when these weights were saved."""
+    return spec.with_options(env_options_at(run, spec, checkpoint))
+
+
+def env_options_at(
+    run: RunDirectory, spec: RunSpec, checkpoint: int | str = "final"
+) -> dict[str, Any]:
+    """Return the changed environment options in force when weights were saved."""
     if not spec.env.changeable_options:
-        return spec
-    numbers = run.checkpoints.numbers()
-    if number is None and numbers:
-        number = numbers[-1]
-    if number is None:
-        return spec
-    saved = run.checkpoints.read(number, COORDINATOR)
-    turns = run.checkpoints.manifest(number).turns
-    return spec.with_options(in_force(saved.get("env_options", "[]"), turns))
+        return {}
+    number = find_checkpoint(run, spec, checkpoint)
+    if number is not None:
+        saved = run.checkpoints.read(number, COORDINATOR)
+        turns = run.checkpoints.manifest(number).turns
+        return in_force(saved.get("env_options", "[]"), turns)
+    for policy in _ended_with(run, spec):
+        if run.has_weights(policy.name):
+            found: dict[str, Any] = json.loads(
+                run.load_weights(policy.name)[1].get(ENV_OPTIONS, "{}")
+            )
+            return found
+    return {}
 
 
 def load_snapshots(

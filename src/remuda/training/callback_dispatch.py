@@ -80,7 +80,9 @@ class Events:
     def attach(self, assembly: Assembly) -> None:
         """Give callbacks and requests access to the assembly's shared memory."""
         self.requests.attach(assembly.playing)
-        self._run.attach(assembly.changes, assembly.table, assembly.env_options)
+        self._run.attach(
+            assembly.changes, assembly.table, assembly.env_options, assembly.scoreboard.turns
+        )
         self._before = assembly.scoreboard.all_acted()
 
     @property

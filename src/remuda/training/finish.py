@@ -16,6 +16,7 @@ from remuda.coordinator.best_checkpoint import CheckpointPlay, compare_last
 from remuda.coordinator.coordinator import Coordinator, Signals
 from remuda.coordinator.guarded_view import GuardedView
 from remuda.envs.closing import faults
+from remuda.envs.live_options import SIZE
 from remuda.errors import CheckpointError, RunDirectoryError
 from remuda.evaluation.evaluate import evaluate
 from remuda.evaluation.results import Limits
@@ -62,7 +63,7 @@ class Finish:
     def hold_room(self) -> None:
         """Reserve disk space for the final weights and the results."""
         snapshots = self.assembly.snapshots()
-        metadata = 8_192 + sum(len(name) + 1 for name in snapshots)  # a header and the names
+        metadata = 8_192 + SIZE + sum(len(name) + 1 for name in snapshots)  # a header and the names
         self.run.reserve.hold(sum(s.weights.nbytes + metadata for s in snapshots.values()))
 
     def save_weights(self) -> None:
@@ -70,7 +71,8 @@ class Finish:
         self.run.reserve.release()
         playing = self.assembly.playing()
         specs = [spec for spec in self.assembly.specs if spec.name in playing]
-        self._try(lambda: save_weights(self.run, specs, playing))
+        options = self.assembly.spec_in_force.env.changed
+        self._try(lambda: save_weights(self.run, specs, playing, options))
         self.assembly.write_trace(self.view)
 
     def finish(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from remuda.policies.imitation import CloningSettings, Demonstrations, clone_beh
 from remuda.policies.spec import PolicySpec, alike, first_weights
 from remuda.population.run_spec import RunSpec
 from remuda.publish.snapshot import Snapshot
-from remuda.runs.run_directory import RunDirectory
+from remuda.runs.run_directory import RunDirectory, write_file
 from remuda.runs.saved_weights import save_weights
 from remuda.runtime.host import threads
 from remuda.system.rng import torch_rng
@@ -54,7 +55,10 @@ def clone_run(
         )
     run = RunDirectory.create(config, spec)
     try:
-        save_weights(run, spec.policies, _snapshots(spec, names, weights, settings))
+        snapshots = _snapshots(spec, names, weights, settings)
+        save_weights(run, spec.policies, snapshots, spec.env.changed)
+        about = {"data": [each.run for each in data], "agents": names, **vars(settings)}
+        write_file(run.imitation, json.dumps(about, indent=2).encode())
     finally:
         run.unlock()
     return run.path

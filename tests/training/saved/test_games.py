@@ -6,7 +6,11 @@ from types import SimpleNamespace
 import pytest
 
 from remuda.config import load_config
-from remuda.training.saved.games import other_games
+from remuda.training.saved.games import RunGame, other_games
+
+
+def games(configs):
+    return {str(run): RunGame(config) for run, config in configs.items()}
 
 
 @pytest.mark.parametrize(
@@ -24,6 +28,7 @@ def test_only_what_makes_another_game_is_told(env, said):
     """Red before: a default that one run wrote out was told as another game."""
     configs = {Path("one"): {}, Path("other"): env}
     configs = {run: load_config({"game": "tag", "env": tree}) for run, tree in configs.items()}
+    configs = games(configs)
     notes = other_games(configs, {})
     assert len(notes) == bool(said)
     assert said in "".join(notes)
@@ -41,6 +46,7 @@ def test_who_had_a_seat_for_good_is_told_of_later_runs():
         Path(run): load_config({"game": "tag", "env": {"scripted": seats}})
         for run, seats in trees.items()
     }
+    configs = games(configs)
     other, third = other_games(configs, {})
     assert other.startswith("other learned with env.scripted.agent_1 hunt, env.scripted.agent_2 ")
     assert third.startswith("third learned with env.scripted.agent_1 nobody; all play tag as in")
@@ -57,7 +63,7 @@ def test_what_is_asked_of_an_option_leaves_the_rest_of_it_to_tell():
         Path(run): load_config({"game": "tag", "env": {"options": {"parts": parts}}})
         for run, parts in trees.items()
     }
-    (note,) = other_games(configs, {"parts": {"a": 9}})
+    (note,) = other_games(games(configs), {"parts": {"a": 9}})
     assert "other learned with env.options.parts.b 4; all play tag" in note
 
 
@@ -71,7 +77,7 @@ def test_what_a_game_takes_by_itself_in_a_nested_option_is_no_other_game(monkeyp
         Path(run): load_config({"game": "tag", "env": {"options": {"parts": parts}}})
         for run, parts in trees.items()
     }
-    (note,) = other_games(configs, {})
+    (note,) = other_games(games(configs), {})
     assert note.startswith("third learned with env.options.parts.b 3; all play tag")
 
 
@@ -95,4 +101,4 @@ def test_what_a_game_takes_by_itself_in_a_nested_option_is_no_other_game(monkeyp
 def test_a_game_that_cannot_be_made_any_more_is_told_too(tree, said):
     """Red before: the tournament was refused, though only the first run's game is played."""
     configs = {Path("one"): load_config({"game": "tag"}), Path("other"): load_config(tree)}
-    assert said in "".join(other_games(configs, {}))
+    assert said in "".join(other_games(games(configs), {}))

@@ -17,6 +17,8 @@ from dashboard_runs import fixed_run, lines_of, made_run, place, population_run
 from remuda.config import load_config
 from remuda.coordinator.callback import ActiveRun
 from remuda.coordinator.requests import Requests
+from remuda.envs.description import EnvSpec
+from remuda.envs.live_options import LiveEnvOptions
 from remuda.runs.run_directory import RunDirectory
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
@@ -232,6 +234,47 @@ def test_a_run_that_takes_no_requests_is_shown_and_offers_control_when_it_does(
             requests.poll()
             time.sleep(0.05)
         assert "Save a checkpoint" in page.text()
+        requests.end()
+    finally:
+        files.unlock()
+    driver.get_log("browser")  # refusals are answers that a browser calls errors
+
+
+def test_a_page_changes_an_environment_option(dashboard, driver, tmp_path):
+    run = made_run(tmp_path / "run")
+    files = RunDirectory.open(run)
+    files.lock()
+    try:
+        config = load_config({"game": "growing:Growing"})
+        active = ActiveRun(run, config, ("agent_0",))
+        options = LiveEnvOptions(EnvSpec.of("growing:Growing", {}))
+        active.attach(None, None, options, lambda: 0)
+        requests = Requests(run, active, print)
+
+        def shows(words):
+            until = time.monotonic() + PATIENCE
+            while time.monotonic() < until and words not in page.text():
+                requests.poll()
+                time.sleep(0.05)
+            assert words in page.text()
+
+        def set_length(text):
+            field = driver.find_element(By.CSS_SELECTOR, "[aria-label='New value of the option']")
+            field.clear()
+            field.send_keys(text)
+            driver.find_element(By.CSS_SELECTOR, "[aria-label='Set the option']").click()
+
+        page = dashboard(tmp_path, "--control")
+        page.open("#/run/run")
+        shows("Save a checkpoint")
+        field = driver.find_element(By.CSS_SELECTOR, "[aria-label='New value of the option']")
+        assert field.get_attribute("value") == "3"
+        set_length("8")
+        shows("length: 8")
+        assert active.env_options() == {"length": 8}
+        set_length("tall")
+        shows("refuses the option length = 'tall'")
+        assert active.env_options() == {"length": 8}
         requests.end()
     finally:
         files.unlock()

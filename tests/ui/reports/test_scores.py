@@ -49,6 +49,26 @@ def test_scores_for_rliable_are_runs_by_tasks(four):
     assert next(iter(comparison.to_rliable().values())).shape == (2, 2)
 
 
+def test_equal_seeds_are_refused_where_they_count(four, tmp_path):
+    """Red before: `tasks` raised, too, and no message named the runs."""
+    a_run(four / "again", 0, game="tag", policy={"algorithm": "ppo"})
+    comparison = remuda.compare(four)
+    assert comparison.tasks == ("tag", "treasure_hunt")
+    for scores in (comparison.to_rliable, comparison.to_marl_eval):
+        with refuses(UsageError, str(four / "again"), str(four / "ppo-tag-0"), "remuda.compare"):
+            scores()
+
+
+def test_a_report_has_a_picture_for_each_game(four):
+    """Red before: returns of all games were in one picture."""
+    page = remuda.compare(four).report(four / "report").read_text()
+    names = ["learning-1.png", "learning-2.png"]
+    assert sorted(path.name for path in (four / "report").glob("*.png")) == names
+    assert [f'data-from="{name}"' in page for name in names] == [True, True]
+    alone = remuda.compare([four / "ppo-tag-0", four / "dqn-tag-0"]).report(four / "alone")
+    assert 'data-from="learning.png"' in alone.read_text()
+
+
 def test_scores_for_marl_eval_have_common_steps(four):
     a_run(four / "short", 7, game="tag", policy={"algorithm": "ppo"}, lines=20)
     found = json.loads(json.dumps(remuda.compare(four).to_marl_eval("agent_0", points=4)))

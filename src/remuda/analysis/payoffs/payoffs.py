@@ -278,13 +278,13 @@ class Payoffs:
         if self.strategies[0] != self.strategies[1]:
             raise UsageError("payoffs: the roles have different strategies, and cannot be pooled")
         if not self._is_known and not (self.own_freedom > 0.0).any():
-            raise UsageError("no two policies met twice in these seats: leave out `--roles`")
+            raise UsageError("no two policies met twice in these seats: leave out `roles`")
         both = (self.counts > 0) & (self.counts.T > 0)
         one_way = np.argwhere((self.counts > 0) & ~both)
         if len(one_way):
             raise UsageError(
                 f"these met only in one order of seats: {self._names_of(one_way)}; leave "
-                "out `--roles`"
+                "out `roles`"
             )
         diagonal = np.eye(len(self.names), dtype=np.bool_)
         counts, units, meetings = self._counts_of_both(both, diagonal)
@@ -332,7 +332,7 @@ class Payoffs:
         if missing:
             raise UsageError(
                 f"these never met: {missing}; let them play (`remuda tournament`), or leave out "
-                "policies with `--only`"
+                "policies with `only`"
             )
         if not self._is_known and not ((self.own_freedom > 0.0) & (self.counts < KNOWN)).any():
             raise UsageError(

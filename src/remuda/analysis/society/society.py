@@ -164,7 +164,7 @@ def society(
     """
     values = np.asarray(rewards, np.float64)
     if not len(values):
-        raise UsageError("no episode finished in time; raise `--seconds`")
+        raise UsageError("no episode finished in time; raise `seconds`")
     present = np.ones(values.shape[::2], np.bool_) if took_part is None else np.asarray(took_part)
     return Society(
         agents,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
@@ -65,6 +66,9 @@ class FollowingLeague(Dealer):
         if metrics is not None:
             found[...] = metrics[:, copies].T
         self.shard.add(records, self.seated[copies], returns[copies], found)
+
+    def note_options(self, options: Mapping[str, Any]) -> None:
+        """Do nothing: the lead records them."""
 
     def step(self, versions: Mapping[str, int], acting: ActingPolicies) -> list[int]:
         """Between two turns, update the members, clear emptied slots' experience, report both."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import Any
+from zlib import crc32
 
 import numpy as np
 from numpy.random import Generator
@@ -13,7 +15,7 @@ from remuda.errors import CommandError, RemudaError
 from remuda.population.births.inheritance import ActingPolicies
 from remuda.population.births.lifecycle import Lifecycle
 from remuda.population.directors.director import Director
-from remuda.population.ledger.ledger import MATCH, Ledger, count
+from remuda.population.ledger.ledger import MATCH, Ledger, count, option_records, options_text
 from remuda.population.ledger.ratings import (
     count_metrics,
     count_teams,
@@ -29,6 +31,7 @@ from remuda.population.members.table import Table
 from remuda.population.members.table_parts import (
     MATCHES,
     NO_POLICY,
+    OPTIONS,
     POLICY,
     PROPOSED,
     RECORDS,
@@ -140,6 +143,10 @@ class Dealer(ABC):
         """Count these results, and pass their records on to the ledger."""
 
     @abstractmethod
+    def note_options(self, options: Mapping[str, Any]) -> None:
+        """Record the environment's changed options in the ledger; only the lead does."""
+
+    @abstractmethod
     def step(self, versions: Mapping[str, int], acting: ActingPolicies) -> list[int]:
         """Update the population between two turns."""
 
@@ -224,6 +231,14 @@ class League(Dealer):
         self._count(self.seated, returns, over, metrics)
         self.table.records.add(records)
         self.table.set_word(MATCHES, self.table.word(MATCHES) + len(records))
+
+    def note_options(self, options: Mapping[str, Any]) -> None:
+        """Record the environment's changed options, unless they are the last recorded ones."""
+        table, checksum = self.table, crc32(options_text(options))
+        if checksum != table.word(OPTIONS):
+            empty, matches = table.records.empty(1), table.word(MATCHES)
+            table.records.add(option_records(options, matches, empty))
+            table.set_word(OPTIONS, checksum)
 
     def _count(
         self, seated: Integers, returns: Numbers, over: Bools, metrics: Floats | None

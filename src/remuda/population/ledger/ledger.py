@@ -10,9 +10,9 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -85,14 +85,15 @@ def translated(records: Array, which: Bools, names: Sequence[str], in_file: Sequ
     return found
 
 
-MATCH, FREEZE, RETIRE, BIRTH, LOST, BORN_WITH = 0, 1, 2, 3, 4, 5
+MATCH, FREEZE, RETIRE, BIRTH, LOST, BORN_WITH, OPTIONS = range(7)
 """Kinds of records. `MATCH` is a finished match. `FREEZE`, `RETIRE` and `BIRTH` are a director's
 commands about the policy on the first seat. In a birth `oldest` and `newest` are the parent's
 policy and version (-1 without a parent), and `returns` is the slot's count of births, from 1. Of
 two births with the same count, the first never happened, because the actor died. A `BORN_WITH`
 record follows for each hyperparameter and other number of the newborn: `version` is the index of a
 name in the first line of the ledger, or a constant such as `FITNESS`, and `digest` is the number
-(`bits_of`). `LOST` replaces a lost record, so that all records keep their numbers."""
+(`bits_of`). `LOST` replaces a lost record, so that all records keep their numbers. `OPTIONS` are
+the environment options that the run has changed, once any of them changes (`option_records`)."""
 FITNESS = -1  # instead of a name's index: the number is the fitness of the slot's previous policy
 PARENT_FITNESS = -2  # ... the fitness of the parent
 SECOND_PARENT = -3  # ... the index of the second parent's policy
@@ -331,6 +332,57 @@ def bits_of(value: float) -> np.uint64:
 
 def value_of(bits: np.uint64) -> float:
     return float(np.uint64(bits).view(np.float64))
+
+
+def options_text(options: Mapping[str, Any]) -> bytes:
+    return json.dumps(dict(options), sort_keys=True).encode()
+
+
+def option_records(options: Mapping[str, Any], matches: int, empty: Array) -> Array:
+    """Return the records of changed environment options, in force after these matches.
+
+    They hold JSON: its length in `digest`, and its bytes in `oldest` and `newest` of one record
+    after another. `empty`: a blank record, [1].
+    """
+    text, seats = options_text(options), empty["oldest"].shape[1]
+    size = 16 * seats
+    records = np.repeat(empty, -(-len(text) // size))
+    records["kind"], records["number"], records["digest"] = OPTIONS, matches, len(text)
+    words = np.frombuffer(text.ljust(len(records) * size), "<i8").reshape(-1, 2, seats)
+    records["oldest"], records["newest"] = words[:, 0], words[:, 1]
+    return records
+
+
+def options_in(records: Array) -> list[tuple[int, dict[str, Any]]]:
+    """Return the number of finished matches at each change of options, and the changed options.
+
+    Incomplete records are skipped, and repeated ones, which a restarted actor may write.
+    """
+    found: list[tuple[int, dict[str, Any]]] = []
+    at = 0
+    places = np.flatnonzero(records["kind"] == OPTIONS)
+    while at < len(places):
+        first = records[places[at]]
+        count = -(-int(first["digest"]) // (16 * len(first["oldest"])))
+        part = records[places[at] : places[at] + count]
+        is_whole = len(part) == count and (part["kind"] == OPTIONS).all()
+        if not is_whole or (part["digest"] != first["digest"]).any():
+            at += 1
+            continue
+        text = np.stack((part["oldest"], part["newest"]), 1).tobytes()[: int(first["digest"])]
+        at += count
+        try:
+            options = checked(json.loads(text), {})
+        except (ValueError, RecursionError):
+            continue
+        if not found or found[-1][1] != options:
+            found.append((int(first["number"]), options))
+    return found
+
+
+def read_options(path: Path) -> list[tuple[int, dict[str, Any]]]:
+    """Return the changes of environment options in a ledger on disk; see `options_in`."""
+    return options_in(read_records(path)[1])
 
 
 def copy_later(path: Path, records: int, to: Path) -> None:

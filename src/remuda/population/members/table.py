@@ -46,6 +46,7 @@ from remuda.population.members.table_parts import (
     MATCHES,
     MOVES,
     NO_POLICY,
+    OPTIONS,
     PARENT,
     POLICY,
     PROPOSED,
@@ -255,7 +256,7 @@ class Table(Words):
             "pairs": self.pairs.copy(),
             "recent": self.recent.copy(),
             "leaving": self._shared["leaving"].copy(),
-            "words": [self.word(MATCHES), self._proposed(), self.word(RECORDS)],
+            "words": [self.word(MATCHES), self._proposed(), self.word(RECORDS), self.word(OPTIONS)],
             "copies": {},
         }
         while True:  # repeat until no birth was ordered in between, so that orders are complete
@@ -291,9 +292,11 @@ class Table(Words):
             self._shared[name][...] = array
         self.hyperparameters.restore(state)
         where = where_is(state, "words")
-        matches, proposed, records = (whole_number(word, where) for word in state["words"])
+        found = [whole_number(word, where) for word in state["words"]]
+        matches, proposed, records, options = found
         own = -(-proposed // self.num_actors)  # the number of actors may have changed
-        for word, value in ((MATCHES, matches), (PROPOSED, own), (RECORDS, records), (MOVES, 0)):
+        words = {MATCHES: matches, PROPOSED: own, RECORDS: records, MOVES: 0, OPTIONS: options}
+        for word, value in words.items():
             self.set_word(word, value)
         for shard in self.shards:
             shard.set_word(OWN_PROPOSED, own)

@@ -26,10 +26,11 @@ births that it has ordered, and `ADMITTED`, how many of these newborns have star
 learner writes `CONFIRMED`, the number of births that it has carried out, and `SINCE`, the version
 under which it published the newest."""
 STRIDE = 8
-MATCHES, PROPOSED, RECORDS, MOVES, REVISION = (i * STRIDE for i in range(5))
+MATCHES, PROPOSED, RECORDS, MOVES, REVISION, OPTIONS = (i * STRIDE for i in range(6))
 """Indices of the table's counters, each on its own cache line: finished matches; matches proposed
 by the actor; records written; twice the number of shifts of all ratings, odd during a shift; twice
-the number of changes of members, odd during a change (only if there are followers)."""
+the number of changes of members, odd during a change (only if there are followers); the checksum
+of the environment options that were recorded last."""
 NEWEST = 1 << 16
 """Maximum number of records kept for the coordinator, which reads them several times a second. The
 actor does not wait: records that it overwrites before they are read are lost."""
@@ -62,7 +63,7 @@ def table_fields(
         "sequence": ((slots,), np.int64),
         "leaving": ((slots,), np.int64),
         "moved": ((slots,), np.float64),
-        "words": ((5 * STRIDE,), np.int64),
+        "words": ((6 * STRIDE,), np.int64),
         "clear": ((policies,), np.int64),
         "taking": ((STRIDE,), np.int64),
         "records": ((newest_of(seats),), record_type(seats)),

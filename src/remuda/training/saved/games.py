@@ -6,14 +6,22 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from remuda.config import Config, by_leaf, overlay
-from remuda.envs.description import EnvSpec
-from remuda.envs.registry import RANDOM, Game, find_game
+from remuda.envs.description import EnvSpec, unchanged
+from remuda.envs.registry import CHANGED, RANDOM, Game, find_game
 from remuda.errors import ConfigError, UsageError
 from remuda.evaluation.tournaments.entrants import Entrant
 from remuda.training.saved.policies import Reference, SavedPolicies, is_of_run
+
+
+class RunGame(NamedTuple):
+    """A run, and the environment options that it had changed when it saved a policy."""
+
+    config: Config
+    changed: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -21,11 +29,12 @@ class SavedGame:
     """The game of players, some of which are policies of saved runs."""
 
     game: Game
-    options: Mapping[str, Any]  # the first run's options, overridden by the user's options
+    options: Mapping[str, Any]
+    """The options with which the first policy was saved, overridden by the user's options."""
     opened: Mapping[Path, SavedPolicies]  # the players' runs, each opened once, by resolved path
     scripted: Mapping[str, str] = field(default_factory=dict)
     """The scripted policies that reserve seats in the first run."""
-    notes: tuple[str, ...] = ()  # a line for each other run that learned in another game
+    notes: tuple[str, ...] = ()  # a line for each other run or policy of another game
 
 
 class RunEntrant(NamedTuple):
@@ -61,6 +70,8 @@ def find_saved_game(
 ) -> SavedGame | None:
     """Return the named game, or else that of the first run among `texts`; None: there is neither.
 
+    The game of a run has the options in force when the run saved the first policy.
+
     - `options`: the user's options of the game, which override those of the run.
     - `texts`: the players' names: of scripted policies, runs, or policies of runs.
     - `seated`: the agents whose seats the user assigned in place of `env.scripted`; None means all.
@@ -69,11 +80,12 @@ def find_saved_game(
     if name:
         found = SavedGame(find_game(name), options, opened)
     elif opened:
-        configs = {saved.files.path: saved.config for saved in opened.values()}
-        first = next(iter(configs.values()))
-        used = overlay(first.env.made_with, options)
-        notes = other_games(configs, options, seated)
-        found = SavedGame(find_game(first.game), used, opened, first.env.scripted, notes)
+        sources = _sources(texts, opened)
+        first = next(iter(sources.values()))
+        used = _made_with(first, options)
+        notes = other_games(sources, options, seated)
+        played = find_game(first.config.game)
+        found = SavedGame(played, used, opened, first.config.env.scripted, notes)
     else:
         return None
     for text in texts:
@@ -82,6 +94,18 @@ def find_saved_game(
                 f"{text} is a run, and a scripted policy of {found.game.name}: write ./{text} for "
                 "the run, or rename it to use the scripted policy"
             )
+    return found
+
+
+def _sources(texts: Iterable[str], opened: Mapping[Path, SavedPolicies]) -> dict[str, RunGame]:
+    """Return the run of each player; players with equal options share the run's entry."""
+    found: dict[str, RunGame] = {}
+    for text in filter(is_meant_of_run, texts):
+        reference = Reference.parse(text)
+        saved = opened[reference.run.resolve()]
+        source, run = RunGame(saved.config, reference.env_options(saved)), str(saved.files.path)
+        if found.setdefault(run, source).changed != source.changed:
+            found[text] = source
     return found
 
 
@@ -110,27 +134,32 @@ def entrants_of(text: str, opened: Mapping[Path, SavedPolicies]) -> list[RunEntr
 
 
 def other_games(
-    configs: Mapping[Path, Config], options: Mapping[str, Any], seated: Collection[str] | None = ()
+    sources: Mapping[str, RunGame],
+    options: Mapping[str, Any],
+    seated: Collection[str] | None = (),
 ) -> tuple[str, ...]:
-    """Return a line for each run that learned in another game than the first."""
-    first, *others = configs.values()
+    """Return a line for each run or policy whose game differs from that of the first."""
+    (first, _), *others = sources.values()
+    played_with = unmeasured(_made_with(next(iter(sources.values())), options))
     missing, notes = object(), []
-    for run, config in zip(list(configs)[1:], others, strict=True):
-        played, trained = _made_with(first, options), _made_with(config, options)
+    for name, (config, _) in zip(list(sources)[1:], others, strict=True):
+        played, trained = played_with, unmeasured(_made_with(sources[name], options))
         if config.game == first.game and played != trained:
             # If a game cannot be made here, compare the options without defaults.
             with suppress(Exception):  # a user's game may raise anything
                 in_force = [
-                    overlay(EnvSpec.of(config.game, each).in_force, each)
+                    overlay(EnvSpec.of(config.game, unchanged(each)).in_force, each)
                     for each in (played, trained)
                 ]
                 played, trained = in_force
-        played, trained = by_leaf(played), by_leaf(trained)
+        played, trained = (
+            by_leaf(unchanged(each) | dict(each.get(CHANGED, {}))) for each in (played, trained)
+        )
         different = [
-            f"{name if name.startswith('env.') else f'env.options.{name}'} "
-            f"{trained.get(name, 'at its default')}"
-            for name in sorted({*trained, *played})
-            if trained.get(name, missing) != played.get(name, missing)
+            f"{key if key.startswith('env.') else f'env.options.{key}'} "
+            f"{trained.get(key, 'at its default')}"
+            for key in sorted({*trained, *played})
+            if trained.get(key, missing) != played.get(key, missing)
         ]
         own, played_by = config.env.scripted, first.env.scripted
         unassigned = {*own, *played_by} - {*seated} if seated is not None else ()
@@ -143,8 +172,8 @@ def other_games(
             different = [config.game]
         if different:
             notes.append(
-                f"{run} learned with {', '.join(different)}; all play {first.game} as in the first "
-                "run; to play another game, name its run first"
+                f"{name} learned with {', '.join(different)}; all play {first.game} as in the "
+                "first run; to play another game, name its run first"
             )
     return tuple(notes)
 
@@ -154,5 +183,8 @@ def unmeasured(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name != "env.episode_metrics"}
 
 
-def _made_with(config: Config, options: Mapping[str, Any]) -> dict[str, Any]:
-    return overlay(unmeasured(config.env.made_with), options)
+def _made_with(source: RunGame, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a run's game; those of the user override changed ones, too."""
+    made = overlay(source.config.env.made_with, options)
+    changed = {name: value for name, value in source.changed.items() if name not in options}
+    return made | {CHANGED: changed} if changed else made

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from remuda.coordinator.requests import LIVE, ask_weights
 from remuda.errors import RunDirectoryError, UsageError
@@ -19,7 +20,7 @@ from remuda.population.members.table_parts import NO_POLICY, POLICY
 from remuda.population.run_spec import RunSpec
 from remuda.publish.snapshot import Snapshot
 from remuda.runs.run_directory import RunDirectory
-from remuda.runs.saved_weights import find_checkpoint, load_snapshots, published
+from remuda.runs.saved_weights import env_options_at, find_checkpoint, load_snapshots, published
 from remuda.system.checkpoint.names import COORDINATOR
 
 ALL, FROZEN = "all", "frozen"
@@ -48,6 +49,8 @@ class Saved:
     checkpoint: int | None  # the checkpoint of the weights; None for final or live weights
     is_frozen: bool = False
     is_live: bool = False  # the weights are those that a running run played with
+    env_options: Mapping[str, Any] = field(default_factory=dict)
+    """The environment options that the run had changed when it saved these weights."""
 
     @property
     def policy(self) -> str:
@@ -66,6 +69,12 @@ class SavedPolicies:
     @cached_property
     def spec(self) -> RunSpec:
         return self.files.spec()
+
+    @property
+    def has_saved(self) -> bool:
+        """Return whether the run has saved any weights."""
+        files = self.files
+        return bool(files.checkpoints.numbers()) or any(files.weights.glob("*.safetensors"))
 
     @property
     def specs(self) -> tuple[PolicySpec, ...]:
@@ -114,15 +123,26 @@ class SavedPolicies:
 
     def frozen(self, number: int | None = None) -> list[Saved]:
         """Return the frozen copies in checkpoint `number`, or the newest."""
+        copies, numbers = self.copies(number), self.files.checkpoints.numbers()
+        if not copies:
+            return []
+        read = numbers[-1] if number is None else number
+        options = self.env_options(read)
         return [
             Saved(
                 f"{name}@{snapshot.version}",
                 self._player(name, snapshot),
-                self.files.checkpoints.numbers()[-1] if number is None else number,
+                read,
                 is_frozen=True,
+                env_options=options,
             )
-            for name, snapshot in self.copies(number)
+            for name, snapshot in copies
         ]
+
+    def env_options(self, checkpoint: int | None = None) -> dict[str, Any]:
+        """Return the changed environment options at a checkpoint; None: of the newest weights."""
+        number = "final" if checkpoint is None else checkpoint
+        return env_options_at(self.files, self.spec, number)
 
     def all(self) -> dict[str, Player]:
         """Return all policies, as saved at the same moment; empty while nothing is saved."""
@@ -151,7 +171,8 @@ class SavedPolicies:
         found = self._snapshots("final" if taken is None else taken)
         if name not in found:
             raise UnknownPolicyError(name, list(found))
-        return Saved(name, self._player(name, found[name]), taken)
+        player, options = self._player(name, found[name]), self.env_options(taken)
+        return Saved(name, player, taken, env_options=options)
 
     def version(self, name: str, version: int) -> Saved:
         """Find a version of a policy in the final weights, checkpoints and their frozen copies."""
@@ -176,7 +197,8 @@ class SavedPolicies:
         for number in reversed(self.files.checkpoints.numbers()):
             snapshots = published(self.files, self.spec, number)
             if name in snapshots:
-                yield Saved(name, self._player(name, snapshots[name]), number)
+                player, options = self._player(name, snapshots[name]), self.env_options(number)
+                yield Saved(name, player, number, env_options=options)
 
     def live(self, name: str) -> Saved:
         """Return a policy with a live run's current weights; later calls return the same."""
@@ -189,10 +211,11 @@ class SavedPolicies:
             raise UsageError(f"{self.files.path} is not running, so no policy is {LIVE}; {SAVED}")
         size = layout_size(spec.network().shapes)
         try:
-            snapshot = ask_weights(self.files.path, name, size)
+            snapshot, options = ask_weights(self.files.path, name, size)
         except UsageError as error:
             raise UsageError(f"{error}; {SAVED}") from None
-        self._live[name] = Saved(name, self._player(name, snapshot), None, is_live=True)
+        player = self._player(name, snapshot)
+        self._live[name] = Saved(name, player, None, is_live=True, env_options=options)
         return self._live[name]
 
     def learning(self, name: str, version: int) -> Saved | None:
@@ -275,6 +298,17 @@ class Reference:
                 f"{found.name} (env.scripted); name another policy"
             )
         return found
+
+    def env_options(self, saved: SavedPolicies) -> Mapping[str, Any]:
+        """Return the environment options that the run had changed when it saved the policy."""
+        if self.which != LIVE and not saved.has_saved:
+            return {}
+        if not saved.spec.env.changeable_options:
+            return {}
+        names = {spec.name for spec in saved.specs} if self.policy else saved.names()
+        if not names or (self.policy and self.policy not in names):  # `RUN:all`, or scripted
+            return saved.env_options()
+        return self.find(saved, default=next(iter(names))).env_options
 
     def several(self, saved: SavedPolicies) -> dict[str, Entrant]:
         """Return the policies of `RUN:all` or `RUN:all@frozen`; empty for other references."""

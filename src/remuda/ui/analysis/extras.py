@@ -43,7 +43,7 @@ class CutPlay:
         return (
             f"{self.why.capitalize()} after {self.over} of {self.asked} episodes; "
             f"{self.counted} count, equally many from each environment copy. Long episodes are "
-            "missing: use more --seconds."
+            "missing: use more `seconds`."
         )
 
 
@@ -63,9 +63,7 @@ def extras_of(
             profiles = {name: [_seat(each)] * len(spec.agents) for name, each in players.items()}
             found["exact exploitability"] = exact_exploitability(walked, profiles)
         if seconds > 0.0 and len(players) > 1 and any("@" not in name for name in players):
-            played = _play(
-                spec_at(run, spec, None), saved.all(), players, seed, seconds, sampled=True
-            )
+            played = _play(spec_at(run, spec), saved.all(), players, seed, seconds, sampled=True)
             found["behaviour"] = _behaviour(played.game, players, spec.config.env.scripted, rng)
     except RemudaError as error:
         _leave_out(run, error)
@@ -79,21 +77,21 @@ def society_of(
     if seconds <= 0.0:
         raise UsageError(
             f"{run.path}: each agent has one policy for the whole run, so there are no matches to "
-            "analyse, and fresh episodes need `--seconds` above 0"
+            "analyse, and fresh episodes need `seconds` above 0"
         )
     saved = SavedPolicies(run)
     if not saved.names():
         raise UsageError(f"{run.path} has saved no policy yet; wait for its first checkpoint")
     players = saved.all()
     spec, config = saved.spec, saved.config
-    played = _play(spec_at(run, spec, None), players, players, seed, seconds)
+    played = _play(spec_at(run, spec), players, players, seed, seconds)
     episodes, extras = played.played(), dict[str, Any]()
     lacking = played.game.episodes_over.count(0)
     if played.cut and played.over and lacking:
         raise UsageError(
             f"{run.path}: {played.over} of {played.asked} episodes finished in {seconds:g} s, but "
             f"none in {lacking} of {played.game.num_envs} environment copies, so means would "
-            "favour short episodes; use more `--seconds`"
+            "favour short episodes; use more `seconds`"
         )
     if played.cut:
         extras["cut"] = CutPlay(EPISODES, played.over, played.counted, played.cut)

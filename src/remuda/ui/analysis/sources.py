@@ -175,9 +175,7 @@ def payoffs_of(source: AnalysisSource, choice: Choice) -> Payoffs:
     only = choice.only
     if source.ledger is None:
         if choice.frozen or choice.wins or choice.roles:
-            raise UsageError(
-                f"--frozen, --wins and --roles need matches; {source.path} has only payoffs"
-            )
+            raise UsageError(f"frozen, wins and roles need matches; {source.path} has only payoffs")
         payoffs = source.payoffs if source.payoffs is not None else read_file(source.path)
     else:
 
@@ -190,7 +188,7 @@ def payoffs_of(source: AnalysisSource, choice: Choice) -> Payoffs:
         for name in only:
             if name not in known and name.rpartition("@")[0] not in known:
                 raise UsageError(
-                    f"--only: there is no policy {name} in {source.path}; there are "
+                    f"only: there is no policy {name} in {source.path}; there are "
                     f"{', '.join(known)}"
                 )
         sides, is_symmetric = source.sides, not choice.roles
@@ -200,11 +198,11 @@ def payoffs_of(source: AnalysisSource, choice: Choice) -> Payoffs:
         if len(payoffs.names) > MOST and not only:
             raise UsageError(
                 f"{source.path} has matches of {len(payoffs.names)} policies, but at most {MOST} "
-                "can be analysed together; choose some with --only"
+                "can be analysed together; name some of them in `only`"
             )
     unknown = [name for name in only if name not in payoffs.names]
     if unknown:
-        raise UsageError(f"--only: {unknown[0]} played no match in {source.path}")
+        raise UsageError(f"only: {unknown[0]} played no match in {source.path}")
     if only and len(only) < len(payoffs.names):
         payoffs = payoffs.part([payoffs.names.index(name) for name in only])
     return payoffs

@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from remuda.envs.registry import CHANGED
 from remuda.errors import CheckpointError, ConfigError, RunDirectoryError, UsageError
 from remuda.evaluation.policy import Policy
 from remuda.evaluation.results import Limits
@@ -26,7 +27,7 @@ from remuda.evaluation.tournaments.settings import TournamentSettings
 from remuda.evaluation.tournaments.until import play_until
 from remuda.publish.snapshot import Snapshot
 from remuda.runs.run_directory import RunDirectory
-from remuda.runs.saved_weights import load_run, spec_at
+from remuda.runs.saved_weights import load_run
 from remuda.training.saved.games import entrants_of, find_saved_game, is_meant_of_run
 from remuda.training.saved.policies import Reference, SavedPolicies
 from remuda.types import Floats
@@ -158,8 +159,8 @@ def recorded_setup(directory: Path) -> tuple[TournamentSetup, Mapping[str, str]]
             }
             for each in record["entrants"]
         }
-        run = RunDirectory.open(Path(asked["checkpoints_of"]))
-        spec = spec_at(run, run.spec(), None)
+        spec = RunDirectory.open(Path(asked["checkpoints_of"])).spec()
+        spec = spec.with_options(record["options"].get(CHANGED, {}))
         return setup_of_snapshots(spec, snapshots, seed, sampled), sources
     entrants: dict[str, Entrant] = {}
     for each in record["entrants"]:

@@ -149,7 +149,7 @@ class Pages:
     def control(
         self,
         run: str,
-        do: Literal["stop", "checkpoint", "list", "set", "set_option"],
+        do: Literal["stop", "checkpoint", "list", "set", "list_options", "set_option"],
         values: Any = None,
         policy: Any = None,
         name: str | None = None,

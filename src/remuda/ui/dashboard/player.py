@@ -31,7 +31,7 @@ from remuda.envs.vector_env import VectorEnv
 from remuda.errors import RemudaError, UsageError
 from remuda.policies.losses import log_probabilities
 from remuda.runs.run_directory import RunDirectory
-from remuda.runs.saved_weights import spec_at
+from remuda.training.saved.policies import Reference, SavedPolicies
 from remuda.types import Array
 from remuda.ui.dashboard.watching import READ_ONLY
 from remuda.ui.play.playing import Moment, episode
@@ -121,15 +121,17 @@ def main() -> None:
 def played(request: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the seats, then each turn, as plain data; `Pages.watch` makes the request."""
     run = RunDirectory.open(Path(request["run"]))
-    spec = spec_at(run, run.spec(), None)
-    config, game, env = spec.config, find_game(spec.env.game), spec.env.make(1)
-    agents = [agent.name for agent in env.agents]
+    saved = SavedPolicies(run)
+    spec = saved.spec
+    config, game, agents = spec.config, find_game(spec.env.game), list(spec.env.names)
     if unknown := set(request["seats"]) - set(agents):
         raise UsageError(f"{config.game} has no agent {min(unknown)}; it has {', '.join(agents)}")
     known = spec.roster.policies
     seats, scripted = _seats(request, config, game, agents, known)
     sampled, silent = bool(request["sampled"]) and bool(seats), Console(file=sys.stderr)
     references = {agent: f"{run.path}:{policy}" for agent, policy in seats.items()}
+    first = Reference.parse(next(iter(references.values()), str(run.path)))
+    env = spec.with_options(first.env_options(saved)).env.make(1)
     players, _ = take_seats(game, env, references, None, sampled, silent, scripted)
     evolves = "reward_scale" in config.population.evolution.numbers
     policies: list[Callable[..., Array]] = [

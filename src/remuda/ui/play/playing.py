@@ -22,7 +22,8 @@ from rich.style import Style
 from rich.text import Text
 
 from remuda.config import by_leaf
-from remuda.envs.registry import find_game
+from remuda.envs.description import unchanged
+from remuda.envs.registry import CHANGED, find_game
 from remuda.envs.scripted import ScriptedPolicy, room_for
 from remuda.envs.vector_env import MOST_EMPTY, VectorEnv
 from remuda.errors import ConfigError, RemudaError
@@ -248,7 +249,8 @@ def game_of(
         return found
     options, explicit_keys = unmeasured(found.options), by_leaf(options)
     scripted = {} if are_all_seated else found.scripted
-    settings = [f"{k} {value}" for k, value in by_leaf(options).items() if k not in explicit_keys]
+    shown = by_leaf(unchanged(options) | dict(options.get(CHANGED, {})))
+    settings = [f"{k} {value}" for k, value in shown.items() if k not in explicit_keys]
     settings += [f"{agent} played by {x}" for agent, x in scripted.items() if agent not in seats]
     note = f"{found.game.name} as in {Reference.parse(players[0]).run}"
     note += f", with {', '.join(settings)}" if settings else ""

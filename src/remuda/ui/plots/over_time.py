@@ -14,11 +14,11 @@ from matplotlib.ticker import LogLocator, NullFormatter
 from remuda.analysis.payoffs.from_ledger import LedgerReader
 from remuda.analysis.ranking.ratings import RatingHistory, ledger_history
 from remuda.errors import RunDirectoryError
-from remuda.population.ledger.ledger import FREEZE
+from remuda.population.ledger.ledger import FREEZE, options_in
 from remuda.population.ledger.lineage import Born
 from remuda.population.ledger.records import PolicyRef
 from remuda.system.checkpoint.opening import open_stream
-from remuda.types import Integers
+from remuda.types import Array, Integers
 from remuda.ui.plots.drawing import (
     INK,
     KINDS,
@@ -34,6 +34,7 @@ from remuda.ui.plots.drawing import (
 MAX_MATCHES = 5_000_000  # maximum number of matches to rate; more would take too long
 BANDS = 3  # up to this many policies, intervals are drawn as bands
 WHISKERS = 30  # up to this many frozen copies, intervals are drawn
+SHOWN = 8  # maximum number of changes of environment options that the caption lists
 COPIES = 150  # maximum number of frozen copies drawn, evenly spaced over the run
 
 
@@ -43,6 +44,8 @@ class Ratings:
 
     history: RatingHistory  # the ratings of live policies and their frozen copies
     frozen: dict[str, int]  # by frozen copy, the number of matches before its freeze
+    changes: dict[int, str]
+    """The environment options that the run changed, by the number of matches before the change."""
 
 
 def read_ratings(ledger: Path, sides: Sequence[int] = ()) -> Ratings | str:
@@ -54,12 +57,25 @@ def read_ratings(ledger: Path, sides: Sequence[int] = ()) -> Ratings | str:
             f"There are {records:,} matches, but at most {MAX_MATCHES:,} are rated here; see "
             "`remuda.analysis.ranking.ratings.ledger_history`."
         )
-    return Ratings(ledger_history(ledger, sides=sides), _frozen_at(reader, records))
+    history = ledger_history(ledger, sides=sides)
+    return Ratings(history, _frozen_at(reader, records), _changes_in(reader, records))
+
+
+def _records_of(reader: LedgerReader, count: int) -> Array:
+    with open_stream(reader.path) as file:
+        return np.memmap(file, reader.kind, "r", offset=reader.begin, shape=(count,))
+
+
+def _changes_in(reader: LedgerReader, count: int) -> dict[int, str]:
+    return {
+        number: ", ".join(f"{name} {value}" for name, value in options.items())
+        for number, options in options_in(_records_of(reader, count))
+        if number  # others were in force from the start
+    }
 
 
 def _frozen_at(reader: LedgerReader, count: int) -> dict[str, int]:
-    with open_stream(reader.path) as file:
-        records = np.memmap(file, reader.kind, "r", offset=reader.begin, shape=(count,))
+    records = _records_of(reader, count)
     found = records[records["kind"] == FREEZE]
     policies, versions = found["policy"][:, 0], found["version"][:, 0]
     if policies.size and not (policies.min() >= 0 and policies.max() < len(reader.policies)):
@@ -102,6 +118,8 @@ def ratings_picture(found: Ratings | str) -> Picture:
             axes.fill_between(history.matches, *bands[:, :, i], color=colour, alpha=0.15, lw=0)
         axes.plot(history.matches, known[:, i], color=colour, lw=width, label=label)
     drawn = _draw_copies(axes, found, np.flatnonzero(copies), colours)
+    for when in found.changes:
+        axes.axvline(when, color=QUIET, lw=0.8, ls=":", zorder=0.5)
     axes.margins(y=0.06)
     axes.autoscale(axis="y")
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), handlelength=1.0)
@@ -110,10 +128,11 @@ def ratings_picture(found: Ratings | str) -> Picture:
     axes.set_title("Ratings over the run")
     axes.set_xlabel("matches played")
     axes.set_ylabel("rating (openskill)")
-    return Picture(name, heading, _caption(history, len(live), len(colours), drawn), figure)
+    return Picture(name, heading, _caption(found, len(live), len(colours), drawn), figure)
 
 
-def _caption(history: RatingHistory, live: int, coloured: int, drawn: int) -> str:
+def _caption(found: Ratings, live: int, coloured: int, drawn: int) -> str:
+    history = found.history
     words = "Ratings after each match, in openskill's units, which start at 25"
     if live <= BANDS:
         words += ", with 95% intervals"
@@ -121,6 +140,10 @@ def _caption(history: RatingHistory, live: int, coloured: int, drawn: int) -> st
         words += f"; colours mark the {coloured} best of {live} policies"
     if drawn:
         words += "; points are frozen copies, at the time of the freeze and with their final rating"
+    if found.changes:
+        listed = [f"{number:,} ({text})" for number, text in found.changes.items()]
+        shown = ", ".join([*listed[:SHOWN], *(["…"] if len(listed) > SHOWN else [])])
+        words += f"; dotted lines are changes of environment options, after matches {shown}"
     return f"{words}. Based on {int(history.matches[-1]):,} matches."
 
 

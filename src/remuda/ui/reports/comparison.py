@@ -183,7 +183,7 @@ class Comparison(Summarised):
         return marl_eval_data(Cells(self.groups), policy, points)
 
     def report(self, directory: Path | str) -> Path:
-        """Write a page with a table and learning curves; return its path.
+        """Write a page with a table, and learning curves of each game; return its path.
 
         Raises:
             RunDirectoryError: the directory is a run, or cannot be written.
@@ -195,10 +195,11 @@ class Comparison(Summarised):
             raise RunDirectoryError(f"{directory} is a run; name another directory for the report")
         with writing(directory):
             directory.mkdir(parents=True, exist_ok=True)
-        write_file(
-            directory / "learning.png",
-            draw_curves([(g.name, g.runs) for g in self.groups], self.policies),
-        )
+        colours = colours_of(self)
+        for game, name in pictures_of(self).items():
+            groups = [(g.name, g.runs) for g in self.groups if g.game == game]
+            own = [colour for g, colour in zip(self.groups, colours, strict=True) if g.game == game]
+            write_file(directory / name, draw_curves(groups, self.policies, own))
         page = directory / "report.html"
         write_file(page, with_pictures(page_of(self), directory).encode())
         return page
@@ -313,11 +314,24 @@ def _counted(score: Score, group: RunGroup) -> str:
     return score.words + of
 
 
-def page_of(comparison: Comparison) -> str:
-    """Return the whole page as HTML; its picture is a file in the same directory."""
-    from remuda.ui.plots.charts import palette
+def colours_of(comparison: Comparison) -> list[str]:
+    """Return the colour of each group."""
+    from remuda.ui.plots.charts import palette  # matplotlib is slow to import
 
-    colours = palette(len(comparison.groups))
+    return palette(len(comparison.groups))
+
+
+def pictures_of(comparison: Comparison) -> dict[str, str]:
+    """Return the file name of the learning curves of each game."""
+    games = comparison.games
+    if len(games) == 1:
+        return {games[0]: "learning.png"}
+    return {game: f"learning-{number}.png" for number, game in enumerate(games, 1)}
+
+
+def page_of(comparison: Comparison) -> str:
+    """Return the whole page as HTML; its pictures are files in the same directory."""
+    colours = colours_of(comparison)
     colour_of = {group.name: colours[i] for i, group in enumerate(comparison.groups)}
 
     def coloured(rows: Iterator[tuple[str, ...]]) -> list[tuple[str, str, list[str]]]:
@@ -339,6 +353,7 @@ def page_of(comparison: Comparison) -> str:
             )
             for game in comparison.games
         ],
+        pictures=pictures_of(comparison),
         warnings=notes_on(comparison),
         runs=[
             (colour, run.files.path, _cells(run, way_words(comparison)))

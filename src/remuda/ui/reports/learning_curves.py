@@ -20,13 +20,14 @@ LINE = 120  # letters in a line of the legend
 Groups = Sequence[tuple[str, Sequence[RunSummary]]]  # names, and runs that differ by their seed
 
 
-def draw_curves(groups: Groups, policies: Sequence[str]) -> bytes:
+def draw_curves(groups: Groups, policies: Sequence[str], colours: Sequence[str] = ()) -> bytes:
     """Draw learning curves as a PNG: a panel per policy with the mean of each group."""
+    colours = colours or palette(len(groups))
     titles = ["Return per episode" + ("" if name == MEAN else f": {name}") for name in policies]
     with look():
         figure, panels = new_panels(*titles, heights=(2.75,) * len(policies))
         for axes, name in zip(panels, policies, strict=True):
-            _draw_panel(axes, groups, name)
+            _draw_panel(axes, groups, name, colours)
         turns = max(run.ending["turns"] for _, runs in groups for run in runs)
         count_along_x(panels[0], turns)  # the panels share their x axis
         panels[-1].set_xlabel("turns")
@@ -37,11 +38,11 @@ def draw_curves(groups: Groups, policies: Sequence[str]) -> bytes:
         return Picture("learning", "Learning", "Return over turns", figure).encoded("png")
 
 
-def _draw_panel(axes: Axes, groups: Groups, policy: str) -> None:
+def _draw_panel(axes: Axes, groups: Groups, policy: str, colours: Sequence[str]) -> None:
     if any(len(runs) > 1 for _, runs in groups):
         note = "mean over seeds ± standard error; thin: single seeds"
         axes.set_title(note, loc="right", color=QUIET, fontsize=8.5, fontweight="normal")
-    for (name, runs), colour in zip(groups, palette(len(groups)), strict=True):
+    for (name, runs), colour in zip(groups, colours, strict=True):
         short = name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"
         label = short if len(runs) == 1 else f"{short} ({len(runs)} seeds)"
         seeds = [curve for run in runs if (curve := curve_of(run, policy)) is not None]

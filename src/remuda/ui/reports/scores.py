@@ -6,6 +6,7 @@ the game with its options. Runs of one method and task differ only by their seed
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -57,14 +58,20 @@ class Cells:
         for group, method, task in names:
             self.games[task] = group.game
             self.runs.setdefault((method, task), []).extend(group.runs)
-        for (method, task), runs in self.runs.items():
+        for runs in self.runs.values():
             runs.sort(key=lambda run: run.ending["seed"])
-            seeds = [run.ending["seed"] for run in runs]
-            twice = next((seed for seed in seeds if seeds.count(seed) > 1), None)
-            if twice is not None:
-                raise UsageError(
-                    f"several runs of {method} in {task} have the seed {twice}; compare one of them"
-                )
+
+    def check_seeds(self, function: str) -> None:
+        """Raise a `UsageError` if two runs of a method and task have the same seed."""
+        for (method, task), runs in self.runs.items():
+            for one, other in itertools.pairwise(runs):
+                seed = one.ending["seed"]
+                if seed == other.ending["seed"]:
+                    raise UsageError(
+                        f"{function}: two runs of {method} in {task} have the seed {seed}, "
+                        f"{one.files.path} and {other.files.path}; pass only one of them to "
+                        "remuda.compare"
+                    )
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -91,6 +98,7 @@ def _names(settings: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def rliable_scores(cells: Cells, policy: str) -> dict[str, Numbers]:
     """Return final scores by method, [runs, tasks]; see `Comparison.to_rliable`."""
+    cells.check_seeds("to_rliable")
     found = {}
     for method in cells.methods:
         columns = []
@@ -117,6 +125,7 @@ def marl_eval_data(cells: Cells, policy: str, points: int) -> dict[str, Any]:
     """Return nested dictionaries by environment and task; see `Comparison.to_marl_eval`."""
     if isinstance(points, bool) or not isinstance(points, int) or points < 1:
         raise UsageError(f"to_marl_eval: points is a whole number, 1 or more; this is {points!r}")
+    cells.check_seeds("to_marl_eval")
     found: dict[str, Any] = {}
     for task, game in cells.games.items():
         library, _, _ = game.rpartition(":")

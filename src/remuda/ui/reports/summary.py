@@ -208,7 +208,7 @@ class FoundRun:
     game: str = NOTHING
     last: float | None = None  # the time of the last activity (Unix time)
     turns: int | None = None
-    state: str = ""  # how the run ended, or `is running`
+    state: str = ""  # how the run ended, `is running`, or `cloned` (`remuda.imitate`)
     best: float | None = None  # best mean return over the agents, of a checkpoint or at the end
     damaged: str = ""  # the files that could not be read, and why
 
@@ -244,7 +244,7 @@ def summarise(path: Path) -> FoundRun:
     running = files.is_running()
     found["state"] = "is running" if running else "did not end in order"
     if not files.status.exists() and not files.summary.exists() and not running:
-        found["state"] = "did not start"
+        found["state"] = "cloned" if files.imitation.exists() else "did not start"
     for read in (_by_config, _by_status, _by_summary):
         try:
             found |= read(files, running)

@@ -13,7 +13,7 @@ from rich.text import Text
 from remuda.coordinator.status import read_status
 from remuda.errors import RunDirectoryError
 from remuda.evaluation.results import way_of
-from remuda.runs.run_directory import RunDirectory, how_to_continue
+from remuda.runs.run_directory import CLONED, RunDirectory, how_to_continue
 from remuda.ui.terminal.numbers import clock, number, percent, rate
 from remuda.ui.terminal.tables import open_table, population_line
 
@@ -26,6 +26,8 @@ TEXTS = ("role", "policy", "member", "parent", "state", "last problem")  # left-
 def current_status(run: RunDirectory) -> dict[str, Any]:
     """Return the newest status of a run, with its `age` in seconds and whether it is `running`."""
     if not run.status.exists() and not run.is_running():
+        if run.imitation.exists():
+            raise RunDirectoryError(f"{run.path} has no status: {CLONED}")
         raise RunDirectoryError(f"{run.path} ended before its first status; {how_to_continue(run)}")
     status = read_status(run.status)
     best = run.checkpoints.best()

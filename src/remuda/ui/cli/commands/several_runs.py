@@ -160,7 +160,16 @@ def _among_checkpoints(options: TournamentOptions) -> tuple[TournamentSetup, Map
             )
     spec, final = load_run(run)
     numbers = options.checkpoints or tuple(run.checkpoints.numbers())
-    entrants = {str(number): load_run(run, number)[1] for number in numbers}
+    loaded = {str(number): load_run(run, number) for number in numbers}
+    entrants = {name: snapshots for name, (_, snapshots) in loaded.items()}
+    played = spec.env.changed
+    if other := [name for name, (own, _) in loaded.items() if own.env.changed != played]:
+        options_at_end = ", ".join(f"{name} {value}" for name, value in played.items())
+        print(
+            f"remuda: checkpoints {', '.join(other)} were saved with other environment options; "
+            f"all play with those at the end of the run: {options_at_end}",
+            file=sys.stderr,
+        )
     if not options.checkpoints:
         entrants["final"] = final
     sources = dict.fromkeys(entrants, str(run.path.resolve()))
@@ -229,8 +238,8 @@ class DashboardOptions(Section):
     """Address to listen on. An address that other machines can reach is protected by a token,
     which is part of the printed URL."""
     control: bool = False
-    """Let the pages control live runs: stop them, save a checkpoint, change hyperparameters, and
-    watch the current weights play."""
+    """Let the pages control live runs: stop them, save a checkpoint, change hyperparameters and
+    environment options, and watch the current weights play."""
     open: bool = False
     """Open the dashboard in this machine's browser."""
 

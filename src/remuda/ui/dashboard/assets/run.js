@@ -10,6 +10,10 @@ const COLUMNS = [
 const FEW = 8;
 const natural = new Intl.Collator("en", { numeric: true }).compare;
 
+// Values of options are JSON; other text is a string.
+const valueOf = (text) => { try { return JSON.parse(text); } catch { return text.trim(); } };
+const textOf = (value) => (typeof value === "string" && valueOf(value) === value ? value : JSON.stringify(value));
+
 export function make(main, id) {
   const here = { end, update, shown: false };
   const charts = new Map();
@@ -45,7 +49,7 @@ export function make(main, id) {
     const may = data.control && data.running;
     if (may && !offered) {
       offered = true;
-      controls().catch(() => { offered = false; });
+      controls().then(offer).catch(() => { offered = false; });
     }
     control.hidden = !(may && control.hasChildNodes());
   }
@@ -117,11 +121,29 @@ export function make(main, id) {
       else { stop.dataset.sure = "yes"; fill(stop, "Stop: sure?"); setTimeout(() => { delete stop.dataset.sure; fill(stop, "Stop the run"); }, 4000); }
     } }, "Stop the run");
     names();
+    const environment = await optionControls(send);
     fill(control, h("div", { class: "bar" }, h("h2", {}, "Control"), h("button", { onclick: () => send("Checkpoint requested", { do: "checkpoint" }) }, "Save a checkpoint"), stop,
       policy, what, to, h("button", { onclick: () => {
         if (to.value === "") fill(message, "Enter a number; nothing was changed");  // a half-typed number is empty, too
         else send("Change requested", { do: "set", policy: policy.value || null, values: { [what.value]: Number(to.value) } });
-      } }, "Set"), message));
+      } }, "Set"), environment, message));
+  }
+
+  // The environment options that the run may change; nothing if its environment declares none.
+  async function optionControls(send) {
+    const read = async () => (await ask("control", {}, { run: id, do: "list_options" })).done;
+    let known = await read();
+    if (!Object.keys(known).length) return null;
+    const what = h("select", { "aria-label": "Environment option", onchange: () => value() }, Object.keys(known).map((name) => h("option", { value: name }, name)));
+    const to = h("input", { type: "text", "aria-label": "New value of the option", style: "width: 9rem" });
+    const value = () => { to.value = known[what.value] === null ? "" : textOf(known[what.value]); };
+    value();
+    return [what, to, h("button", { "aria-label": "Set the option", onclick: async () => {
+      if (to.value.trim() === "") { fill(message, "Enter a value; nothing was changed"); return; }
+      await send("Change requested", { do: "set_option", name: what.value, value: valueOf(to.value) });
+      known = await read().catch(() => known);
+      value();
+    } }, "Set from the next reset")];
   }
 
   async function openLog(name) {
