@@ -28,11 +28,11 @@ import numpy as np
 import psutil
 from peers import PROGRAMS, peers_python
 from recording import Results, options_of
-from seeds import Run, apart, by_seed
+from seeds import Run, by_seed, compare
 from stacks import Watch
 
 import remuda
-from remuda.config import load_config
+from remuda.config import load_config, overlay
 from remuda.training.run import train
 from remuda.ui.terminal.live import PlainView
 
@@ -139,8 +139,7 @@ def returns(results: Results, options: argparse.Namespace) -> None:
         THEIRS: lambda seed: theirs(python, world, turns, seed, episodes),
     }
     found = by_seed(results, options, libraries, {"turns": turns})
-    what = "return above the peer's, in standard errors of the difference"
-    results.bar(what, apart(found[OURS], found[THEIRS]), least=-1)
+    compare(results, found[OURS], found[THEIRS], least=-1)
 
 
 def trained(game: str, env: Mapping[str, Any], algorithm: str, seconds: float) -> float:
@@ -150,7 +149,8 @@ def trained(game: str, env: Mapping[str, Any], algorithm: str, seconds: float) -
         tree = {
             "game": game,
             "env": {"num_envs": COPIES, "options": dict(env)},
-            "policy": policy(algorithm),
+            # Short rollouts, so that many updates are over in the time of a run.
+            "policy": overlay(policy(algorithm), {"ppo": {"rollout_length": 32}}),
             "run": {
                 "seconds": seconds,
                 "directory": str(Path(directory) / "run"),
@@ -160,7 +160,10 @@ def trained(game: str, env: Mapping[str, Any], algorithm: str, seconds: float) -
             "checkpoint": {"every": 3600, "evaluate_episodes": 0},
         }
         train(load_config(tree), watch)
-    return watch.rates()[1]
+    rate = watch.rates()[1]
+    if not rate:
+        raise SystemExit(f"{game}: nothing was trained in time; give more --seconds")
+    return rate
 
 
 def cost(results: Results, options: argparse.Namespace) -> None:
@@ -194,7 +197,7 @@ def main() -> None:
     add("--turns", type=int, help="of all copies together; by default as the world has them")
     add("--episodes", type=int, default=200, help="that each is judged by")
     add("--rounds", type=int, default=5, help="of `cost`")
-    add("--seconds", type=float, default=20.0, help="of each run of `cost`, with 4 to warm up")
+    add("--seconds", type=float, default=30.0, help="of each run of `cost`, with 4 to warm up")
     options = options_of(parser)
     results = Results(f"critics.{options.what}")
     (cost if options.what == "cost" else returns)(results, options)

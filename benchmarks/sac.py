@@ -32,7 +32,7 @@ import psutil
 from peers import PROGRAMS, peers_python, same_packages
 from pettingzoo import ParallelEnv
 from recording import Results, options_of
-from seeds import Run, apart, by_seed
+from seeds import Run, by_seed, compare
 from stacks import Watch
 
 import remuda
@@ -142,8 +142,7 @@ def cheetah(results: Results, options: argparse.Namespace) -> None:
 
     libraries = {OURS: lambda seed: ours(game, steps, seed, episodes), THEIRS: their_run}
     found = by_seed(results, options, libraries, {"steps": steps})
-    what = "return above the peer's, in standard errors of the difference"
-    results.bar(what, apart(found[OURS], found[THEIRS]), least=-2)
+    compare(results, found[OURS], found[THEIRS], least=-2)
 
 
 def trained(policies: int, options: argparse.Namespace) -> float:

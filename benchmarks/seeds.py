@@ -77,7 +77,9 @@ def by_seed(
     }
 
 
-def apart(own: list[float], other: list[float]) -> float:
-    """Return how far the first mean is above the second, in standard errors of the difference."""
+def compare(results: Results, own: list[float], other: list[float], least: float) -> None:
+    """Hold how far our mean is above the peer's, in standard errors of the difference, to a bar."""
     errors = (error_of(own) ** 2 + error_of(other) ** 2) ** 0.5
-    return (mean(own) - mean(other)) / errors if errors else float("nan")
+    if errors:  # not of a single seed
+        what = "mean return above the peer's, in standard errors of the difference"
+        results.bar(what, (mean(own) - mean(other)) / errors, least=least)
