@@ -14,9 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import time
-import venv
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -25,15 +23,13 @@ from typing import Any
 import numpy as np
 import psutil
 import torch
-from peers import program
-from recording import FIGURES, ROOT, Bar, Results, options_of, text
+from peers import peers_python, program
+from recording import FIGURES, Bar, Results, options_of, text
 from stacks import Watch, measure
 
 from remuda.policies.networks.kernels.gemm import multiply
 
 HERE = Path(__file__).parent
-PEERS = ROOT / ".peers"
-"""The directory of the peers, unless --peers names another."""
 EPOCHS = 4
 BATCH = 64
 """Samples of an update of a Q-learner."""
@@ -239,21 +235,6 @@ class Found:
         return [ours / peer for ours, peer in zip(self.fixed, self.peer, strict=False)]
 
 
-def peers_python() -> str:
-    """An interpreter with the peers, which are installed if they are not yet."""
-    python = PEERS / "bin" / "python"
-    if not (PEERS / ".ready").exists():
-        print(f"installing the peers into {PEERS.name}/ (once)", flush=True)
-        venv.create(PEERS, with_pip=True, clear=True)
-        install = [str(python), "-m", "pip", "install", "-q"]
-        pinned = [f"torch=={torch.__version__.split('+')[0]}"]
-        subprocess.run([*install, *pinned], check=True)
-        wanted = ["-r", str(HERE / "peer_programs" / "requirements.txt")]
-        subprocess.run([*install, *pinned, *wanted], check=True)
-        (PEERS / ".ready").touch()
-    return str(python)
-
-
 def peaks() -> tuple[float, float]:
     """One core's floating-point operations a second in a product, and its bytes a second.
 
@@ -386,7 +367,7 @@ def main() -> None:
     chosen = [n for n in PATHS if not options.paths or any(part in n for part in options.paths)]
     if not chosen:
         parser.error(f"no path has such a part in its name; there are: {', '.join(PATHS)}")
-    python = options.peers or peers_python()
+    python = options.peers or peers_python("requirements.txt")
     peak, bandwidth = peaks()
     some = f".{'-'.join(options.paths)}" if options.paths and not options.again else ""
     results = Results(f"paths{some}")

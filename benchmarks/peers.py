@@ -18,18 +18,47 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import tempfile
-from collections.abc import Callable
+import venv
+from collections.abc import Callable, Sequence
+from importlib import metadata
 from pathlib import Path
 from statistics import median
 
-from recording import Results, options_of
+from recording import ROOT, Results, options_of
 from stacks import measure
 
 HERE = Path(__file__).parent
 PROGRAMS = HERE / "peer_programs"
+PEERS = ROOT / ".peers"
+"""The environment that programs install their peers into, unless --peers names another."""
 PATIENCE = 240.0
 """Seconds that a program may take longer than its limit; it may not end by itself."""
+
+
+def peers_python(requirements: str) -> str:
+    """Return an interpreter with the packages of a file, installed if they are not yet."""
+    python, done = PEERS / "bin" / "python", PEERS / f".{requirements}"
+    if not done.exists():
+        print(f"installing {requirements} into {PEERS.name}/ (once)", flush=True)
+        if not python.exists():
+            venv.create(PEERS, with_pip=True)
+        pinned = f"torch=={metadata.version('torch').split('+')[0]}"  # as ours, without CUDA
+        install = [str(python), "-m", "pip", "install", "-q", pinned]
+        subprocess.run(install, check=True)
+        subprocess.run([*install, "-r", str(PROGRAMS / requirements)], check=True)
+        done.touch()
+    return str(python)
+
+
+def same_packages(name: str, packages: Sequence[str]) -> str:
+    """Return a folder with just these packages, for the interpreter that runs this program."""
+    folder = PEERS / "for_remuda" / name
+    if not folder.exists():
+        install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target"]
+        subprocess.run([*install, str(folder), *packages], check=True)
+    return str(folder)
 
 
 def program(python: str, name: str, *words: str) -> Callable[[float], float]:

@@ -26,7 +26,6 @@ import argparse
 import json
 import subprocess
 import tempfile
-import venv
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -34,10 +33,10 @@ from statistics import mean
 from typing import Any
 
 import numpy as np
-import torch
 from across import Plays, players, playing
+from peers import peers_python
 from perfect import perfect
-from recording import ROOT, Results, error_of, options_of
+from recording import Results, error_of, options_of
 from worlds_known import QUICK, WORLDS, World, defaults_of, kind_of, sharing
 from worlds_rows import (
     ACROSS,
@@ -60,7 +59,6 @@ from remuda.envs.registry import find_game, make_env
 from remuda.envs.scripted import at_random
 
 HERE = Path(__file__).parent
-PEERS = ROOT / ".peers"
 PLACES = {OURS: "independent", OURS_SHARED: "shared", SHARED: "other"}
 """The directory of a seed's trained policies until the row is over."""
 PPO, OFF_POLICY = "ppo", ("iqn", "dqn")
@@ -238,20 +236,6 @@ def floor_of(name: str) -> float:
     return returns_of(
         world, agents, np.array([own[:each] for own in found]).reshape(-1, len(agents))
     )
-
-
-def peers_python() -> str:
-    """An interpreter with the other library and the worlds, installed if it is not yet."""
-    python = PEERS / "bin" / "python"
-    if not (PEERS / ".worlds").exists():
-        print(f"installing the other library into {PEERS.name}/ (once)", flush=True)
-        if not python.exists():
-            venv.create(PEERS, with_pip=True)
-        pinned = f"torch=={torch.__version__.split('+')[0]}"
-        wanted = ["-r", str(HERE / "peer_programs" / "worlds_requirements.txt")]
-        subprocess.run([str(python), "-m", "pip", "install", "-q", pinned, *wanted], check=True)
-        (PEERS / ".worlds").touch()
-    return str(python)
 
 
 def ways(world: World, options: argparse.Namespace) -> tuple[str, ...]:
@@ -487,7 +471,7 @@ def main() -> None:
         options.peer_seeds = options.seeds
     elif options.alone or not 1 <= options.peer_seeds <= options.seeds:
         parser.error(f"--peer-seeds: 1 to {options.seeds}, or --alone instead of it")
-    python = None if options.alone else options.peers or peers_python()
+    python = None if options.alone else options.peers or peers_python("worlds_requirements.txt")
     results = Results("worlds")
     for name in chosen:
         called = f"worlds.{name}{suffix_of(options.defaults)}"

@@ -21,6 +21,7 @@ from remuda.policies.imitation import (
     clone_behaviour,
     log_likelihoods,
 )
+from remuda.policies.stack import ParameterStack
 from remuda.population.run_spec import policy_of
 from remuda.types import AgentSpec
 
@@ -133,5 +134,9 @@ def test_a_clone_does_as_was_demonstrated(kind, policy):
         assert np.abs(np.array(found) - steps.actions).mean() < 0.3
     else:
         assert (np.array(found) == steps.actions).mean() > 0.9
-    if kind == "continuous" and policy["algorithm"] == "ppo":
-        assert clone.weights()["log_scale"].min() >= LEAST_LOG_SCALE
+    if kind == "continuous":
+        network, stack = spec.network(), ParameterStack(spec.network().shapes, 1)
+        stack.write(0, torch.from_numpy(weights))
+        observed = 10 * torch.from_numpy(steps.observations)  # also where nothing was shown
+        outputs = network.outputs(network.acting(stack.parameters, None), observed[None])
+        assert outputs[0, :, 1].min() == outputs[0, :, 1].max() >= LEAST_LOG_SCALE

@@ -23,6 +23,9 @@ from remuda.system.scoreboard import Learn
 from remuda.system.timeline import Span, Timeline
 from remuda.types import State
 
+ACTOR_SUMS = (
+    *(Learn.POLICY_LOSS_SUM, Learn.VALUE_LOSS_SUM, Learn.ENTROPY_SUM, Learn.TEMPERATURE_SUM),
+)  # the sums that the fields of `ActorMetrics` are added to
 FIRST_BETA = 0.4  # exponent of importance weights when training starts (Schaul et al. 2016)
 
 
@@ -111,18 +114,22 @@ class ReplayLearner(Learner):
         members, start = range(first, end), time.perf_counter()
         transitions = self._batches.moved(first, end, size, self._scales, self.algorithm.device)
         learned = self.algorithm.update(transitions, first, end)
-        metrics = torch.stack(learned[:3], 1).cpu().tolist()
+        metrics = torch.stack((*learned[:3], *(learned.actor or ())), 1).cpu().tolist()
         errors = learned.errors.cpu().numpy() if self._weighed else None
         updated = self._count_time(Span.UPDATE, Learn.SECONDS_UPDATE, members, start)
         self._budget.spent(updated - start)
-        for k, (loss, norm, value) in zip(members, metrics, strict=True):
-            if self._accept(k, loss, norm, value, size) and errors is not None:
+        for k, found in zip(members, metrics, strict=True):
+            if self._accept(k, found, size) and errors is not None:
                 self.replays[k].learn(errors[k - first])
         self._count_time(Span.PUBLISH, Learn.SECONDS_PUBLISH, members, updated)
 
-    def _accept(self, policy: int, loss: float, norm: float, value: float, size: int) -> bool:
-        """Count a policy's update and publish if due, or undo it; return whether it was finite."""
+    def _accept(self, policy: int, metrics: Sequence[float], size: int) -> bool:
+        """Count a policy's update and publish if due, or undo it; return whether it was finite.
+
+        `metrics` are the loss, the gradient norm, the value, and any `ActorMetrics`.
+        """
         trainer, replay = self.trainers[policy], self.replays[policy]
+        loss, norm, value, *actor = metrics
         row, versions = trainer.row, self._batches.versions(policy, size)
         accepted = trainer.accept(loss)
         if accepted:
@@ -132,6 +139,11 @@ class ReplayLearner(Learner):
             trainer.add(Learn.LOSS_SUM, loss)
             trainer.add(Learn.GRADIENT_NORM_SUM, norm)
             trainer.add(Learn.VALUE_SUM, value)
+            if actor:
+                for word, each in zip(ACTOR_SUMS, actor, strict=True):
+                    trainer.add(word, each)
+                row[Learn.ACTOR_UPDATES] += 1.0
+                row[Learn.TEMPERATURES] += 1.0
             trainer.count_staleness(versions[versions != OTHERS])
             row[Learn.OTHERS_SUM] += (versions == OTHERS).mean()
         row[Learn.REDRAWN] = replay.redrawn

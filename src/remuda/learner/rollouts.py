@@ -183,6 +183,7 @@ class RolloutLearner(Learner):
             self.publish_policy(k)
         for name, word in SUMS.items():
             trainer.add(word, getattr(learned, name)[i])
+        row[Learn.ACTOR_UPDATES] += 1.0
         trainer.add(Learn.OTHERS_SUM, learned.others[i] / rollout.num_steps[k])
         explained = learned.explained_variance[i]
         if math.isfinite(explained):

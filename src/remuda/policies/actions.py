@@ -62,6 +62,9 @@ class ActionBounds:
             and (highest == 1).all()
         )
 
+    def equals(self, other: ActionBounds) -> bool:
+        return np.array_equal(self.low, other.low) and np.array_equal(self.high, other.high)
+
     def scale(self, actions: Array) -> Array:
         scaled = actions
         if not self._is_identity:

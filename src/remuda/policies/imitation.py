@@ -19,6 +19,7 @@ from remuda.policies.actions import (
 )
 from remuda.policies.networks.actor_critic import ActorCritic, count_observations
 from remuda.policies.networks.network import Network
+from remuda.policies.networks.soft_actor_critic import POLICY, SoftActorCritic
 from remuda.policies.optimizer import Adam
 from remuda.policies.spec import PolicySpec, first_weights
 from remuda.policies.stack import ParameterStack
@@ -26,8 +27,8 @@ from remuda.system.rng import make_rng, torch_rng
 from remuda.types import Array, Bools, Floats, Integers
 
 LEAST_LOG_SCALE = math.log(0.05)
-"""Logarithm of the smallest standard deviation of a clone's normalised actions. Deterministic
-demonstrations would let it vanish, and the clone could not explore."""
+"""Logarithm of the smallest standard deviation of a clone's normalised actions, before any tanh.
+Deterministic demonstrations would let it vanish, and the clone could not explore."""
 MOST_SQUASHED = 0.999  # the largest squashed action; tanh maps no number to 1
 
 
@@ -73,6 +74,7 @@ def clone_behaviour(spec: PolicySpec, steps: Demonstrations, settings: CloningSe
     optimizer = Adam(stack.flat, stack.gradients, [settings.learning_rate], [1e-8])
     rng = make_rng(settings.seed, "imitation", spec.name)
     count = len(chosen)
+    _limit_scales(network, stack)
     for _ in range(settings.epochs):
         for rows in np.array_split(rng.permutation(count), -(-count // settings.batch_size)):
             inputs = torch.from_numpy(_inputs(steps.observations, frames, rows))
@@ -96,7 +98,7 @@ def log_likelihoods(
         return actions.log_probs_and_entropy(outputs, chosen, masks)[0]
     before = chosen.clamp(-MOST_SQUASHED, MOST_SQUASHED).atanh()
     means, log_scales = outputs.chunk(2, -1)
-    log_scales = log_scales.clamp(LEAST_LOG_SCALE, LOG_SCALES[1])
+    log_scales = log_scales.clamp(*LOG_SCALES)
     z = (before - means) * (-log_scales).exp()
     normal = -0.5 * z.square() - log_scales - HALF_LOG_TWO_PI
     return (normal - log_slopes(before)).sum(-1)
@@ -112,9 +114,18 @@ def _differentiate(loss: Tensor, stack: ParameterStack) -> None:
 
 
 def _limit_scales(network: Network, stack: ParameterStack) -> None:
-    if isinstance(network, ActorCritic) and network.actions.num_scales:
-        with torch.no_grad():
+    """Make standard deviations independent of observations, and at least the smallest one.
+
+    SAC's may depend on observations. There is no such limit for every observation, so a clone's do
+    not; training makes them depend on observations again.
+    """
+    with torch.no_grad():
+        if isinstance(network, ActorCritic) and network.actions.num_scales:
             stack.parameters["log_scale"].clamp_(min=LEAST_LOG_SCALE)
+        elif isinstance(network, SoftActorCritic) and network.is_continuous:
+            size = network.actions.size
+            stack.parameters[f"{POLICY}.weight"][..., size:] = 0.0
+            stack.parameters[f"{POLICY}.bias"][..., size:].clamp_(min=LEAST_LOG_SCALE)
 
 
 def _normalised(actions: Actions, chosen: Array) -> Array:

@@ -75,6 +75,7 @@ class PolicyRecord:
     entropy_cost: float | None = None
     total_reward: float | None = None
     mean_q: float | None = None
+    temperature: float | None = None
 
 
 @dataclass

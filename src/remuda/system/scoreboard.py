@@ -91,14 +91,14 @@ class Learn(IntEnum):
     LOST = 13
     """On-policy: steps that are neither trained on nor pending: overwritten, too old, not restored
     by a resume, or in an update that was undone or lost with a dead learner."""
-    ENTROPY_SUM = 14  # on-policy: sum over updates of the policy's mean entropy, in nats
+    ENTROPY_SUM = 14  # sum over `ACTOR_UPDATES` of the policy's mean entropy, in nats
     KL_SUM = 15  # on-policy: sum over updates of the KL divergence from the old policy, in nats
     CLIPPED_SUM = 16  # on-policy: sum over updates of the share of clipped steps
     STALENESS_LOW_SUM = 17  # sum over updates of the smallest staleness in a batch...
     STALENESS_HIGH_SUM = 18
     """...and of the largest."""
     EFFECTIVE_SUM = 19  # on-policy: sum over updates of effective sample size as a share of steps
-    POLICY_LOSS_SUM = 20  # on-policy: sum over updates of the policy loss...
+    POLICY_LOSS_SUM = 20  # sum over `ACTOR_UPDATES` of the policy loss...
     VALUE_LOSS_SUM = 21
     """...and of the value loss, unweighted."""
     OTHERS_SUM = 22
@@ -117,6 +117,11 @@ class Learn(IntEnum):
     VALUE_SUM = 30  # off-policy: sum over updates of the mean value of the actions in a batch
     LEARNING_RATE = 31  # learning rate of the last update, or of the first if none is done yet
     ENTROPY_COST = 32  # current weight of the entropy in the loss, if the algorithm has one
+    ACTOR_UPDATES = 33  # accepted updates of a policy with an actor beside its value or critics
+    TEMPERATURE_SUM = 34
+    """SAC: sum of the temperature over the accepted updates..."""
+    TEMPERATURES = 35
+    """...and their number."""
 
 
 POLICY_COUNTS = (Policy.EPISODES, Policy.EPSILON, Policy.VERSION, Policy.TURNS_SUM)
@@ -125,6 +130,7 @@ LEARN_COUNTS = (
     *(Learn.UPDATES, Learn.SAMPLES, Learn.VERSION, Learn.REDRAWN, Learn.SECONDS_SAMPLE),
     *(Learn.SECONDS_UPDATE, Learn.SECONDS_PUBLISH, Learn.NONFINITE, Learn.HALTED, Learn.TRAINED),
     *(Learn.LOST, Learn.OTHERS_STEPS, Learn.ACCEPTED, Learn.RESTORED, Learn.EXPLAINED_UPDATES),
+    *(Learn.ACTOR_UPDATES, Learn.TEMPERATURES),
 )
 
 

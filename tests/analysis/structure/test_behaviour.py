@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import integrate
 from scipy.spatial.distance import jensenshannon
+from scipy.stats import norm
 
 from refusals import refuses
 from remuda.analysis.structure.behaviour import hellinger, jensen_shannon
@@ -61,14 +62,47 @@ def test_states_of_one_episode_do_not_count_as_many():
     assert np.ptp(whole) > 4 * np.ptp(alone)
 
 
+def density(x, mean, deviation):
+    return np.exp(-(((x - mean) / deviation) ** 2) / 2) / (deviation * np.sqrt(2 * np.pi))
+
+
 def test_hellinger_is_what_integration_finds():
     found = hellinger([[[0.3]], [[-0.5]]], [[[1.2]], [[0.4]]], rng=rng()).distances[0, 1]
-
-    def density(x, mean, deviation):
-        return np.exp(-(((x - mean) / deviation) ** 2) / 2) / (deviation * np.sqrt(2 * np.pi))
-
     overlap = integrate.quad(lambda x: np.sqrt(density(x, 0.3, 1.2) * density(x, -0.5, 0.4)), -9, 9)
     assert found == pytest.approx(np.sqrt(1 - overlap[0]), abs=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("m", "s", "n", "t"),
+    [
+        (0.3, 1.2, -0.5, 0.4),  # much of the first is clipped
+        (0.3, 0.05, 0.3, 1.5),  # one is much narrower than the other
+        (0.9, 0.3, 2.5, 0.7),  # near a limit
+    ],
+)
+def test_hellinger_of_clipped_and_squashed_actions_is_what_integration_finds(m, s, n, t):
+    limits = {"limits": (-1.0, 1.0), "squashed": (False, True)}
+    found = hellinger([[[m]], [[n]]], [[[s]], [[t]]], rng=rng(), **limits)
+
+    def overlap(x):  # in the space before tanh, whose slope is 1 - tanh^2
+        clipped = density(np.tanh(x), m, s) * (1 - np.tanh(x) ** 2)
+        return np.sqrt(clipped * density(x, n, t))
+
+    total = integrate.quad(overlap, n - 12 * t, n + 12 * t, points=[np.arctanh(m)], limit=200)[0]
+    assert found.distances[0, 1] == pytest.approx(np.sqrt(1 - total), abs=2e-3)
+
+
+def test_hellinger_of_clipped_actions_counts_what_is_beyond_a_limit_as_the_limit():
+    both = {"limits": (-1.0, np.inf), "rng": rng()}
+    found = hellinger([[[0.3]], [[-1.5]]], [[[1.2]], [[0.4]]], **both).distances[0, 1]
+    total, _ = integrate.quad(
+        lambda x: np.sqrt(density(x, 0.3, 1.2) * density(x, -1.5, 0.4)), -1, 9
+    )
+    below = [norm.cdf(-1.0, 0.3, 1.2), norm.cdf(-1.0, -1.5, 0.4)]
+    assert found == pytest.approx(np.sqrt(1 - total - np.sqrt(np.prod(below))), abs=1e-7)
+    squashed = hellinger([[[0.3]], [[-1.5]]], [[[1.2]], [[0.4]]], squashed=(True, True), **both)
+    free = hellinger([[[0.3]], [[-1.5]]], [[[1.2]], [[0.4]]], rng=rng())
+    assert squashed.distances[0, 1] == free.distances[0, 1]
 
 
 def test_hellinger_of_two_dimensions_multiplies_their_overlaps():

@@ -132,3 +132,69 @@ def test_too_many_combinations_are_refused():
     seen = replace(states(masks=False), masks=np.ones((40, 80), np.bool_))
     with refuses(UsageError):
         policy_behaviour(players, seen, np.random.default_rng(0))
+
+
+BOX = Box(np.array([10, -3], np.float32), np.array([20, -1], np.float32))
+
+
+def acting(algorithm, means, deviations, space=BOX):
+    """A policy of continuous actions that does the same everywhere."""
+    policy = {"algorithm": algorithm, "n_frames": 1, "network": {"hidden": (4,)}}
+    agent = AgentSpec("a", Box(0, 1, (8,), np.float32), space)
+    (spec,) = policy_specs(load_config({"policy": policy}), [agent])
+    flat, at = np.zeros_like(first_weights(spec, torch.Generator().manual_seed(0))), 0
+    scales = np.log(deviations)
+    biases = {"policy.bias": means, "log_scale": scales}
+    if algorithm == "sac":
+        biases = {"policy.bias": [*means, *scales]}
+    for name, shape in spec.network().shapes.items():
+        size = int(np.prod(shape))
+        flat[at : at + size] = biases.get(name, 0.0)
+        at += size
+    return spec, flat
+
+
+def test_squashed_actions_are_compared_with_others_as_they_are_played():
+    at = np.tanh([1.0, -0.5])
+    small = np.array([0.02, 0.03])
+    players = {
+        "squashed": acting("sac", [1.0, -0.5], small),
+        "alike": acting("ppo", at, small * (1 - at**2)),  # tanh's slope, where it is so narrow
+        "elsewhere": acting("ppo", [1.0, -0.5], small),
+    }
+    away = policy_behaviour(players, states(masks=False), np.random.default_rng(0)).distances
+    assert away.distances[0, 1] < 0.02
+    assert away.distances[0, 2] > 0.99
+    assert away.distances[1, 2] > 0.99
+
+
+def test_actions_beyond_the_bounds_are_the_bounds():
+    one, two = [1e-2, 1e-2], [1e-2, 1e-3]
+    players = {
+        "far": acting("ppo", [5.0, 0.0], one),
+        "further": acting("ppo", [7.0, 0.0], one),
+        "below": acting("ppo", [-5.0, 0.0], one),
+        "surer": acting("ppo", [5.0, 0.0], two),
+    }
+    away = policy_behaviour(players, states(masks=False), np.random.default_rng(0)).distances
+    # Of equal means: 1 - sqrt(2 s t / (s^2 + t^2)).
+    assert away.distances[0] == pytest.approx([0, 0, 1, np.sqrt(1 - np.sqrt(0.2 / 1.01))], abs=1e-6)
+
+
+def test_a_dimension_whose_bounds_are_equal_makes_no_difference():
+    space = Box(np.array([1, 0], np.float32), np.array([1, 2], np.float32))
+    players = {
+        name: acting("ppo", [mean, 0.0], [0.1, 0.1], space)
+        for name, mean in (("one", -1.0), ("two", 1.0))
+    }
+    found = policy_behaviour(players, states(masks=False), np.random.default_rng(0))
+    assert found.distances.mean == pytest.approx(0.0, abs=1e-6)
+
+
+def test_actions_of_other_bounds_are_not_compared():
+    players = {
+        "one": acting("ppo", [0.0, 0.0], [0.1, 0.1]),
+        "other": acting("ppo", [0.0, 0.0], [0.1, 0.1], Box(-1, 1, (2,), np.float32)),
+    }
+    with refuses(UsageError):
+        policy_behaviour(players, states(masks=False), np.random.default_rng(0))

@@ -88,13 +88,16 @@ def test_the_discrete_gradients_are_those_of_the_paper(masked):
     critic = sum(0.5 * (q[row] - target).square().mean() for q in both)
     p = pi(batch.s_tm1[0])
     actor = (0.3 * plogp(p) - (p * torch.minimum(*both).detach()).sum(-1)).mean()
-    algorithm.update(batch)
+    metrics = algorithm.update(batch).actor
     scale = 1.0  # the norm is below the limit
     for head, layers, loss in (("q1", q1, critic), ("q2", q2, critic), ("policy", policy, actor)):
         wanted = torch.autograd.grad(loss, [weight for weight, _ in layers], retain_graph=True)
         for found, each in zip(gradients_of(algorithm, head), wanted, strict=True):
             torch.testing.assert_close(found, scale * each, rtol=1e-4, atol=1e-6)
     entropies = -plogp(p).mean()
+    assert [each.item() for each in metrics] == pytest.approx(
+        [actor.item(), critic.item(), entropies.item(), 0.3], abs=1e-5
+    )
     found = algorithm.online.gradient_views[LOG_TEMPERATURE].item()
     targets = 0.5 * (~gone).sum(-1).log().mean()
     assert found == pytest.approx((entropies - targets).item(), abs=1e-5)
@@ -126,13 +129,16 @@ def test_the_continuous_gradients_are_those_of_the_paper():
     critic = sum(0.5 * (q - target).square().mean() for q in taken)
     a, log_pi = sampled(batch.s_tm1[0], normals[1])
     actor = (0.3 * log_pi - torch.minimum(*(q_of(q, batch.s_tm1[0], a) for q in (q1, q2)))).mean()
-    algorithm.update(batch)
+    metrics = algorithm.update(batch).actor
     for head, layers, loss in (("q1", q1, critic), ("q2", q2, critic), ("policy", policy, actor)):
         wanted = torch.autograd.grad(loss, [weight for weight, _ in layers], retain_graph=True)
         for found, each in zip(gradients_of(algorithm, head), wanted, strict=True):
             torch.testing.assert_close(found, each, rtol=1e-4, atol=1e-6)
     found = algorithm.online.gradient_views[LOG_TEMPERATURE].item()
     assert found == pytest.approx((-log_pi.mean() + 2.0).item(), abs=1e-4)
+    assert [each.item() for each in metrics] == pytest.approx(
+        [actor.item(), critic.item(), -log_pi.mean().item(), 0.3], abs=1e-4
+    )
 
 
 @ACTIONS

@@ -2,27 +2,33 @@
 
 For discrete actions this is the Jensen-Shannon distance, the square root of the divergence in bits
 (Endres and Schindelin 2003, "A new metric for probability distributions"). For continuous actions
-it is the Hellinger distance between Gaussians with independent dimensions, because their
-Jensen-Shannon divergence has no closed form. Both are metrics in [0, 1]: 0 for equal policies, 1
-for policies without a common action. Both derive from f-divergences, so they do not change if both
-policies' actions pass the same invertible transform, such as tanh squashing.
+it is the Hellinger distance between distributions with independent dimensions, because it follows
+from the distances of the dimensions. It compares actions in the environment's bounds: clipped to
+them (PPO) or squashed into them by tanh (SAC). Both are metrics in [0, 1]: 0 for equal policies, 1
+for policies without a common action.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.spatial.distance import squareform
-from scipy.special import entr
+from scipy.special import entr, ndtr
 
 from remuda.analysis.as_json import as_json
 from remuda.errors import UsageError
 from remuda.types import Numbers
 
 TOLERANCE = 1e-3  # allowed error of a sum of float32 probabilities
+QUANTILES = np.linspace(-6.0, 6.0, 97)
+"""Edges of intervals of a normal distribution, in standard deviations."""
+FREE = np.array(np.inf)  # the limit of actions without one
+MOST = 1.0 - 1e-12  # the largest squashed action in numerical integration
 DRAWS, LEVEL = 400, 0.95  # resamples of the episodes, and the probability of intervals
 
 
@@ -89,14 +95,21 @@ def hellinger(
     *,
     rng: np.random.Generator,
     episodes: npt.ArrayLike | None = None,
+    limits: npt.ArrayLike = (-np.inf, np.inf),
+    squashed: Sequence[bool] | None = None,
 ) -> BehaviourDistances:
-    """Return Hellinger distances between Gaussian policies with independent dimensions.
+    """Return Hellinger distances between policies with continuous, independent actions.
 
-    In a state the squared distance is 1 - prod_d sqrt(2 s t / (s^2 + t^2)) exp(-(m - n)^2 / (4 (s^2
-    + t^2))) for Gaussians (m, s) and (n, t) in each dimension d; squares are averaged over states.
+    A policy draws each dimension of an action from a normal distribution, and then clips it to the
+    limits or squashes it by tanh. In a state the squared distance is 1 - prod_d BC_d, where BC is
+    the Bhattacharyya coefficient of the resulting distributions of dimension d; squares are
+    averaged over states.
 
-    `means`: [N, S, D] before any squashing; `deviations`: [N, S, D] above 0; `episodes` as for
-    `jensen_shannon`.
+    - `means`: [N, S, D] before clipping or squashing.
+    - `deviations`: [N, S, D], above 0.
+    - `episodes`: as for `jensen_shannon`.
+    - `limits`: the lower and the upper limit of actions, each [D] or a number.
+    - `squashed`: [N] which policies squash their actions. None: none of them.
     """
     m, s = np.asarray(means, np.float64), np.asarray(deviations, np.float64)
     if m.ndim != 3 or min(m.shape) < 1 or m.shape != s.shape:
@@ -111,13 +124,52 @@ def hellinger(
             f"policy {policy} in state {state}: means must be finite, deviations greater than 0 "
             "(a policy without noise has no distribution to compare)"
         )
-    squared = []
-    for i in range(len(m)):
-        total = s[i] ** 2 + s[i + 1 :] ** 2
-        logs = 0.5 * np.log(2.0 * s[i] * s[i + 1 :] / total)
-        logs -= (m[i] - m[i + 1 :]) ** 2 / (4.0 * total)
-        squared.append(np.maximum(-np.expm1(logs.sum(2)), 0.0))
-    return _over_states(np.concatenate(squared), episodes, rng)
+    low, high = np.asarray(limits, np.float64)
+    is_squashed = np.zeros(len(m), np.bool_) if squashed is None else np.asarray(squashed)
+    squared = np.zeros((len(m) * (len(m) - 1) // 2, m.shape[1]))
+    for pair, (i, j) in enumerate(combinations(range(len(m)), 2)):
+        if is_squashed[i] != is_squashed[j]:
+            clips, squashes = (j, i) if is_squashed[i] else (i, j)
+            found = _of_clipped_and_squashed(m[clips], s[clips], m[squashes], s[squashes])
+        elif is_squashed[i]:  # tanh is invertible, so it does not change the coefficient
+            found = _of_clipped(m[i], s[i], m[j], s[j], -FREE, FREE)
+        else:
+            found = _of_clipped(m[i], s[i], m[j], s[j], low, high)
+        squared[pair] = np.clip(1.0 - found.prod(1), 0.0, 1.0)
+    return _over_states(squared, episodes, rng)
+
+
+def _of_clipped(
+    m: Numbers, s: Numbers, n: Numbers, t: Numbers, low: Numbers, high: Numbers
+) -> Numbers:
+    """Return the coefficients of normal distributions (m, s) and (n, t), clipped to limits.
+
+    Between the limits, the square root of the product of two normal densities is a normal density
+    times their unclipped coefficient. All that is beyond a limit has the probability of the limit.
+    """
+    total = s**2 + t**2
+    whole = np.sqrt(2.0 * s * t / total) * np.exp(-((m - n) ** 2) / (4.0 * total))
+    mean, deviation = (m * t**2 + n * s**2) / total, s * t * np.sqrt(2.0 / total)
+    between: Numbers = ndtr((high - mean) / deviation) - ndtr((low - mean) / deviation)
+    below = np.sqrt(ndtr((low - m) / s) * ndtr((low - n) / t))
+    above = np.sqrt(ndtr((m - high) / s) * ndtr((n - high) / t))
+    found: Numbers = whole * between + below + above
+    return found
+
+
+def _of_clipped_and_squashed(m: Numbers, s: Numbers, n: Numbers, t: Numbers) -> Numbers:
+    """Return the coefficients of normal distributions (m, s), and of tanh of those of (n, t).
+
+    They are sums over intervals that divide both distributions finely. A squashed action is never
+    at a limit, so what is clipped has no part in them.
+    """
+    clipped = np.arctanh(np.clip(m[..., None] + s[..., None] * QUANTILES, -MOST, MOST))
+    edges = np.concatenate((clipped, n[..., None] + t[..., None] * QUANTILES), -1)
+    edges.sort(-1)
+    p = np.diff(ndtr((np.tanh(edges) - m[..., None]) / s[..., None]))
+    q = np.diff(ndtr((edges - n[..., None]) / t[..., None]))
+    found: Numbers = np.sqrt(np.maximum(p, 0.0) * np.maximum(q, 0.0)).sum(-1)
+    return found
 
 
 def _over_states(

@@ -15,6 +15,7 @@ from remuda.errors import UsageError
 from remuda.types import Floats
 
 if TYPE_CHECKING:
+    from remuda.policies.actions import ActionBounds
     from remuda.policies.spec import PolicySpec
 
 STATES = 2000  # most states in a comparison: the mean is then accurate to about 0.01
@@ -68,6 +69,7 @@ def policy_behaviour(
     observations = states.observations[chosen]
     masks = None if states.masks is None else states.masks[chosen]
     distributions: dict[str, Any] = {}
+    bounds: ActionBounds | None = None  # of continuous actions
     not_measured: dict[str, str] = {}
     for name, (spec, weights) in players.items():
         try:
@@ -83,18 +85,33 @@ def policy_behaviour(
                 allowed = np.ones((len(chosen), size), np.bool_) if masks is None else masks
                 distributions[name] = probabilities(spec, weights, inputs, allowed)
             else:
-                distributions[name] = gaussians(spec, weights, inputs)
+                found = gaussians(spec, weights, inputs)
+                bounds = bounds or found.bounds
+                if not bounds.equals(found.bounds):
+                    raise UsageError(
+                        f"the policy {spec.name} has {spec.actions}; actions are only compared "
+                        f"within the same bounds, here {bounds.low.tolist()} to "
+                        f"{bounds.high.tolist()}"
+                    )
+                distributions[name] = found
         except UsageError as error:
             not_measured[name] = str(error)
     if len(distributions) < 2:
         why = next(iter(not_measured.values()), "there are fewer than two policies")
         raise UsageError(f"policies cannot be compared by their actions: {why}")
     episodes = states.episodes[chosen]
-    if isinstance(next(iter(distributions.values())), tuple):
-        means, deviations = (np.stack(each) for each in zip(*distributions.values(), strict=True))
-        measure = "Hellinger"
-        found = hellinger(means, deviations, rng=rng, episodes=episodes)
+    every = list(distributions.values())
+    if bounds is not None:
+        free = bounds.low < bounds.high  # equal bounds allow one action
+        distances = hellinger(
+            np.stack([each.means[:, free] for each in every]),
+            np.stack([each.deviations[:, free] for each in every]),
+            rng=rng,
+            episodes=episodes,
+            limits=[bounds.normalise(end)[free] for end in (bounds.low, bounds.high)],
+            squashed=[each.squashed for each in every],
+        )
     else:
-        measure = "Jensen-Shannon"
-        found = jensen_shannon(np.stack(list(distributions.values())), rng=rng, episodes=episodes)
-    return PolicyBehaviour(tuple(distributions), found, measure, len(chosen), not_measured)
+        distances = jensen_shannon(np.stack(every), rng=rng, episodes=episodes)
+    measure = "Jensen-Shannon" if bounds is None else "Hellinger"
+    return PolicyBehaviour(tuple(distributions), distances, measure, len(chosen), not_measured)

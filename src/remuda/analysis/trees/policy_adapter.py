@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy.special import softmax
@@ -13,6 +13,7 @@ from remuda.errors import UsageError
 from remuda.types import Array, Bools, Floats, Numbers
 
 if TYPE_CHECKING:
+    from remuda.policies.actions import ActionBounds
     from remuda.policies.spec import PolicySpec
 
 
@@ -62,21 +63,29 @@ def _joint(parts: Sequence[Array]) -> Array:
     return joint
 
 
-def gaussians(spec: PolicySpec, weights: Floats, observations: Array) -> tuple[Numbers, Numbers]:
+class Gaussians(NamedTuple):
+    """Normal distributions of normalised actions, before they are clipped or squashed."""
+
+    means: Numbers  # [S, D]
+    deviations: Numbers  # [S, D]
+    bounds: ActionBounds
+    squashed: bool  # whether actions are squashed by tanh; else they are clipped
+
+
+def gaussians(spec: PolicySpec, weights: Floats, observations: Array) -> Gaussians:
     """Return the normal distributions from which a policy draws continuous actions.
 
     `weights`: [P] parameters of the policy's network.
-
-    Returns: Means and standard deviations, each [S, D], before actions are clipped or squashed.
     """
     from remuda.policies.actions import LOG_SCALES, ContinuousActions, SquashedActions
 
     if not isinstance(spec.actions, ContinuousActions):
         raise UsageError(f"the policy {spec.name} has {spec.actions}, which are not continuous")
     means, logarithms = np.split(_outputs(spec, weights, observations), 2, axis=1)
-    if isinstance(spec.actions, SquashedActions):
+    squashed = isinstance(spec.actions, SquashedActions)
+    if squashed:
         logarithms = logarithms.clip(*LOG_SCALES)
-    return means, np.exp(logarithms)
+    return Gaussians(means, np.exp(logarithms), spec.actions.bounds, squashed)
 
 
 def _outputs(spec: PolicySpec, weights: Floats, observations: Array) -> Numbers:

@@ -12,6 +12,7 @@ from remuda.policies.actions import choices_of
 from remuda.policies.algorithms.algorithm import has_flag
 from remuda.policies.algorithms.kernels.dqn import FusedQ
 from remuda.policies.algorithms.transition_algorithm import (
+    ActorMetrics,
     Loss,
     Part,
     TransitionAlgorithm,
@@ -65,11 +66,11 @@ class DQN(TransitionAlgorithm):
 
     def _differentiate(
         self, batch: Transitions | TransitionSequences, part: Part
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Tensor, ActorMetrics | None]:
         """Use kernels if they support network and loss."""
         if isinstance(batch, TransitionSequences) or not self.is_fused:
             return super()._differentiate(batch, part)
-        return self._fused_step(batch, part)
+        return *self._fused_step(batch, part), None
 
     @property
     def is_fused(self) -> bool:

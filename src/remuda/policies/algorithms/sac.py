@@ -14,6 +14,7 @@ from remuda.config.algorithm_registry import BUILT_IN, Section
 from remuda.errors import ContractError
 from remuda.policies.actions import Actions, ContinuousActions, SquashedActions, valued
 from remuda.policies.algorithms.transition_algorithm import (
+    ActorMetrics,
     Loss,
     Part,
     TransitionAlgorithm,
@@ -104,12 +105,15 @@ class SAC(TransitionAlgorithm):
         temperature = log_temperature.detach().exp() if learns else self._temperatures[members]
         losses = self._continuous if self.network.is_continuous else self._discrete
         q_tm1, target, actor, entropies = losses(batch, part, temperature)
-        critic = sum(0.5 * (q - target).square() for q in q_tm1)
+        first, second = (0.5 * (q - target).square() for q in q_tm1)
+        critic = first + second
         found = critic + actor
         if learns:
             found = found + log_temperature * (entropies - self._target_of(batch, members))
         values = torch.minimum(*(q.detach() for q in q_tm1))
-        return Loss(found, values, (target - values) if batch.weights.numel() else None)
+        errors = (target - values) if batch.weights.numel() else None
+        used = temperature.expand_as(entropies)
+        return Loss(found, values, errors, ActorMetrics(actor, critic, entropies, used))
 
     def _target_of(self, batch: Transitions, members: slice) -> Tensor:
         """Return the target entropies [G, 1]; by default [G, B] if actions are masked."""

@@ -106,6 +106,15 @@ class Transitions:
         return network.features(weights, self.s_t)
 
 
+class ActorMetrics(NamedTuple):
+    """Metrics of an algorithm with an actor and critics, each [G, B], or [G] for an update."""
+
+    policy_loss: Tensor
+    value_loss: Tensor  # sum over the critics of half the squared errors
+    entropy: Tensor  # in nats
+    temperature: Tensor
+
+
 class Loss(NamedTuple):
     """The result of `TransitionAlgorithm.loss`."""
 
@@ -113,6 +122,7 @@ class Loss(NamedTuple):
     values: Tensor  # [G, B, ...]: values of the sample's action, for metrics
     errors: Tensor | None = None
     """[G, B]: temporal-difference errors, for prioritised replay; None: the losses are used."""
+    actor: ActorMetrics | None = None  # None: the algorithm has no actor
 
 
 class UpdateMetrics(NamedTuple):
@@ -122,6 +132,7 @@ class UpdateMetrics(NamedTuple):
     gradient_norm: Tensor  # before clipping
     value: Tensor  # mean value of the batch's actions before the update
     errors: Tensor  # [G, B] errors of samples, or [G, number] priorities of sequences
+    actor: ActorMetrics | None = None
 
 
 CACHE = 2**20
@@ -266,26 +277,29 @@ class TransitionAlgorithm(Algorithm):
         """Train policies `first` to `end - 1` by one step, each on its batch."""
         end = len(self.configs) if end is None else end
         part = Part(first, end, self.online.rows(first, end), self.target.rows(first, end))
-        loss, value, errors = self._differentiate(batch, part)
+        loss, value, errors, actor = self._differentiate(batch, part)
         norm = self.clip_gradients(part.online.gradients, slice(first, end))
         self.optimizer.step(range(first, end))
         for policy in range(first, end):
             self.updates[policy] += 1
         with torch.no_grad():
             self.renew_targets(part)
-        return UpdateMetrics(loss, norm.squeeze(1), value, errors)
+        return UpdateMetrics(loss, norm.squeeze(1), value, errors, actor)
 
     def _differentiate(
         self, batch: Transitions | TransitionSequences, part: Part
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Write the gradients of a batch; return loss, value and errors of `UpdateMetrics`."""
+    ) -> tuple[Tensor, Tensor, Tensor, ActorMetrics | None]:
+        """Write the gradients of a batch; return `UpdateMetrics` without the gradient norm."""
         # Only `recurrent` algorithms get sequences; `PolicySpec.network` ensures it.
         found = self.loss(batch, part)  # type: ignore[arg-type]
-        check_loss(self.configs[0].algorithm, found, batch.r_t.shape)
-        losses, values, errors = Loss(*found)
+        own = found[:3] if isinstance(found, Loss) else found
+        check_loss(self.configs[0].algorithm, own, batch.r_t.shape)
+        losses, values, errors, actor = Loss(*found)
         errors = losses if errors is None else errors
         if batch.weights.numel():
             losses = losses * batch.weights
+            if actor is not None:
+                actor = ActorMetrics(*(each * batch.weights for each in actor))
         loss = losses.mean(-1)
         part.online.backward(loss.sum())
         value, errors = values.detach().flatten(1).mean(1), errors.detach()
@@ -293,7 +307,9 @@ class TransitionAlgorithm(Algorithm):
             by_step = values.detach().reshape(*batch.valid.shape, -1).mean(-1)
             value = mean_of(by_step, batch.valid)
             errors = batch.priorities(errors)
-        return loss.detach(), value, errors
+        if actor is not None:
+            actor = ActorMetrics(*(each.detach().mean(-1) for each in actor))
+        return loss.detach(), value, errors, actor
 
     def state(self, policy: int) -> State:
         return self.learned(policy) | {"stream": self._rngs[policy].get_state().numpy()}

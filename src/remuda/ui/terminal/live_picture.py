@@ -133,8 +133,8 @@ class LivePicture:
         longest = max((len(name) for name in self._courses), default=0)
         name_width = min(max(longest, len("policy")), NAME)
         last = [course.last for course in self._courses.values() if course.last]
-        on_policy = all(record.entropy is not None for record in last)
-        groups = {"", ON_POLICY if on_policy else OFF_POLICY}
+        has_actor = all(record.entropy is not None for record in last)
+        groups = {"", ACTOR if has_actor else Q_LEARNER}
         if self._record and self._record.members:
             groups.add(POPULATION)
         columns = fitting(width - name_width, groups)
@@ -200,7 +200,7 @@ class LiveColumn:
 
 
 GAP = 2  # characters between columns
-ON_POLICY, OFF_POLICY, POPULATION = "on-policy", "off-policy", "population"
+ACTOR, Q_LEARNER, POPULATION = "actor", "Q-learner", "population"
 SPARKLINE = LiveColumn("", 10, lambda c, _: c.history, 1, "green")
 COLUMNS = (
     LiveColumn("return", 8, lambda c, _: tenths(c.mean("mean_return")), 0, "bold"),
@@ -212,13 +212,13 @@ COLUMNS = (
     LiveColumn("updates/s", 9, lambda c, _: rate(c.mean("updates_per_second")), 2),
     LiveColumn("busy", 4, lambda c, _: percent(c.mean("busy")), 3),
     LiveColumn("stale", 11, lag, 4),
-    LiveColumn("ratio", 5, lambda _, p: number(p.replay_ratio), 5, group=OFF_POLICY),
+    LiveColumn("ratio", 5, lambda _, p: number(p.replay_ratio), 5, group=Q_LEARNER),
     # On-policy, the replay ratio equals the number of epochs unless steps are lost.
-    LiveColumn("ratio", 5, lambda _, p: number(p.replay_ratio), 9, group=ON_POLICY),
-    LiveColumn("epsilon", 7, lambda _, p: f"{p.epsilon:.2f}", 6, group=OFF_POLICY),
-    LiveColumn("policy loss", 11, lambda c, _: number(c.mean("policy_loss")), 5, group=ON_POLICY),
-    LiveColumn("value loss", 10, lambda c, _: number(c.mean("value_loss")), 6, group=ON_POLICY),
-    LiveColumn("entropy", 7, lambda _, p: number(p.entropy), 7, group=ON_POLICY),
+    LiveColumn("ratio", 5, lambda _, p: number(p.replay_ratio), 9, group=ACTOR),
+    LiveColumn("epsilon", 7, lambda _, p: f"{p.epsilon:.2f}", 6, group=Q_LEARNER),
+    LiveColumn("policy loss", 11, lambda c, _: number(c.mean("policy_loss")), 5, group=ACTOR),
+    LiveColumn("value loss", 10, lambda c, _: number(c.mean("value_loss")), 6, group=ACTOR),
+    LiveColumn("entropy", 7, lambda _, p: number(p.entropy), 7, group=ACTOR),
     LiveColumn("version", 7, lambda _, p: f"{p.version:,}", 8),
     LiveColumn("replay", 6, lambda _, p: percent(p.replay_fill), 10),
 )

@@ -80,7 +80,7 @@ def test_gradients_and_what_is_told_are_those_of_torch(
         assert algorithm.is_fused
         algorithm.online.gradients.fill_(7.0)
         part = part_of(algorithm, 0, POLICIES)
-        metrics = [x.clone() for x in way(algorithm, batch, part)]
+        metrics = [x.clone() for x in way(algorithm, batch, part)[:3]]
         found.append([algorithm.online.gradients.clone(), *metrics])
         found[-1] += [stream.get_state() for stream in algorithm._rngs]
     theirs, ours = found
