@@ -6,7 +6,8 @@ from remuda.config import PolicyConfig
 from remuda.experience.experience import Experience
 from remuda.experience.ring import StreamShape
 from remuda.experience.segments import AFTER, Rollout
-from remuda.policies.actions import ContinuousActions, DiscreteActions
+from remuda.policies.actions import DiscreteActions
+from remuda.policies.continuous_actions import ContinuousActions
 from remuda.policies.spec import PolicySpec, make_algorithm
 from remuda.system.memory.waiting import Wakeup
 from remuda.system.rng import make_rng, torch_rng

@@ -8,12 +8,8 @@ import torch
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 from remuda.config import load_config
-from remuda.policies.actions import (
-    ContinuousActions,
-    DiscreteActions,
-    JointActions,
-    SquashedActions,
-)
+from remuda.policies.actions import DiscreteActions, JointActions
+from remuda.policies.continuous_actions import ContinuousActions, SquashedActions
 from remuda.policies.imitation import (
     LEAST_LOG_SCALE,
     CloningSettings,

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from remuda.config import Config
 from remuda.errors import ConfigError
 from remuda.experience.ring import StreamShape
-from remuda.policies.actions import BranchingActions, ContinuousActions, JointActions
+from remuda.policies.actions import BranchingActions, JointActions
+from remuda.policies.continuous_actions import ContinuousActions
 from remuda.policies.spec import PolicySpec
 
 MIN_PIXELS = 1000  # minimum pixels for which a perceptron is probably a mistake

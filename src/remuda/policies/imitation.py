@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from remuda.policies.actions import (
+from remuda.policies.actions import Actions
+from remuda.policies.continuous_actions import (
     HALF_LOG_TWO_PI,
     LOG_SCALES,
-    Actions,
     ContinuousActions,
     SquashedActions,
     log_slopes,

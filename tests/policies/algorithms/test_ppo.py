@@ -8,8 +8,8 @@ import torch
 
 from policies.ppo_cases import DISCRETE, LENGTH, act, bandit, make, play
 from remuda.experience.segments import AFTER, Rollout
-from remuda.policies.actions import ContinuousActions
 from remuda.policies.advantages import running_sums
+from remuda.policies.continuous_actions import ContinuousActions
 from remuda.policies.networks.actor_critic import COUNT, MEAN, VARIANCE
 
 CONTINUOUS = ContinuousActions(np.full(1, -2, np.float32), np.full(1, 2, np.float32))

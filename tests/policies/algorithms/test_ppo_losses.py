@@ -8,12 +8,13 @@ import torch
 
 from policies.ppo_cases import bandit, make, play, watched_update
 from remuda.experience.segments import AFTER
-from remuda.policies.actions import ContinuousActions, DiscreteActions
+from remuda.policies.actions import DiscreteActions
 from remuda.policies.algorithms.autograd import Autograd
 from remuda.policies.algorithms.kernels.objective import RolloutBatch
 from remuda.policies.algorithms.kernels.ppo import MOST_ROWS, Fused, Workspace
 from remuda.policies.algorithms.kernels.ppo_heads import RowsOf, standardise
 from remuda.policies.algorithms.samples import Pick
+from remuda.policies.continuous_actions import ContinuousActions
 from remuda.policies.networks.actor_critic import MEAN, VARIANCE
 from remuda.system.checkpoint.state import pack, unpack
 

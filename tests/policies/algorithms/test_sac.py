@@ -10,9 +10,10 @@ from gymnasium.spaces import Box
 from refusals import refuses
 from remuda.config import NetworkConfig, PolicyConfig, load_config
 from remuda.errors import ConfigError, ContractError
-from remuda.policies.actions import ContinuousActions, DiscreteActions, SquashedActions
+from remuda.policies.actions import DiscreteActions
 from remuda.policies.algorithms.sac import SAC
 from remuda.policies.algorithms.transition_algorithm import Part, Transitions
+from remuda.policies.continuous_actions import ContinuousActions, SquashedActions
 from remuda.policies.networks.soft_actor_critic import CRITICS, LOG_TEMPERATURE
 from remuda.policies.spec import PolicySpec, make_algorithm
 from remuda.system.rng import torch_rng

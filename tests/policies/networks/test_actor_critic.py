@@ -9,7 +9,8 @@ from refusals import refuses
 from remuda.config import NetworkConfig
 from remuda.errors import ContractError
 from remuda.policies.acting import ActingStack
-from remuda.policies.actions import ContinuousActions, DiscreteActions
+from remuda.policies.actions import DiscreteActions
+from remuda.policies.continuous_actions import ContinuousActions
 from remuda.policies.networks.actor_critic import MEAN, VARIANCE, ActorCritic
 from remuda.policies.networks.encoders import Convolutions
 from remuda.policies.networks.images import Image

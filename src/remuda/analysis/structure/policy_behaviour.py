@@ -15,7 +15,7 @@ from remuda.errors import UsageError
 from remuda.types import Floats
 
 if TYPE_CHECKING:
-    from remuda.policies.actions import ActionBounds
+    from remuda.policies.continuous_actions import ActionBounds
     from remuda.policies.spec import PolicySpec
 
 STATES = 2000  # most states in a comparison: the mean is then accurate to about 0.01

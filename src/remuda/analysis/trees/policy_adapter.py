@@ -13,7 +13,7 @@ from remuda.errors import UsageError
 from remuda.types import Array, Bools, Floats, Numbers
 
 if TYPE_CHECKING:
-    from remuda.policies.actions import ActionBounds
+    from remuda.policies.continuous_actions import ActionBounds
     from remuda.policies.spec import PolicySpec
 
 
@@ -77,7 +77,7 @@ def gaussians(spec: PolicySpec, weights: Floats, observations: Array) -> Gaussia
 
     `weights`: [P] parameters of the policy's network.
     """
-    from remuda.policies.actions import LOG_SCALES, ContinuousActions, SquashedActions
+    from remuda.policies.continuous_actions import LOG_SCALES, ContinuousActions, SquashedActions
 
     if not isinstance(spec.actions, ContinuousActions):
         raise UsageError(f"the policy {spec.name} has {spec.actions}, which are not continuous")

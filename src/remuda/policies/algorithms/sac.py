@@ -12,7 +12,7 @@ from torch import Tensor
 from remuda.config import PolicyConfig
 from remuda.config.algorithm_registry import BUILT_IN, Section
 from remuda.errors import ContractError
-from remuda.policies.actions import Actions, ContinuousActions, SquashedActions, valued
+from remuda.policies.actions import Actions, valued
 from remuda.policies.algorithms.transition_algorithm import (
     ActorMetrics,
     Loss,
@@ -20,6 +20,7 @@ from remuda.policies.algorithms.transition_algorithm import (
     TransitionAlgorithm,
     Transitions,
 )
+from remuda.policies.continuous_actions import ContinuousActions, SquashedActions
 from remuda.policies.losses import LEAST_LOG, entropy, log_probabilities
 from remuda.policies.networks.encoders import encoder_for
 from remuda.policies.networks.network import Network

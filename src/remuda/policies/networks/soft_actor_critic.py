@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from remuda.config import NetworkConfig
-from remuda.policies.actions import Actions, SquashedActions
+from remuda.policies.actions import Actions
+from remuda.policies.continuous_actions import SquashedActions
 from remuda.policies.networks.encoder import Encoder, Weights
 from remuda.policies.networks.layers import Scale, initialise_layer, linear_shapes, scaled
 from remuda.policies.networks.network import Network, apply

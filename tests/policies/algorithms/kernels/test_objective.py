@@ -10,13 +10,13 @@ import torch
 from policies.made_rollouts import KINDS, LENGTH, fill, make_stack, room_for
 from refusals import refuses
 from remuda.policies import parallel_parts
-from remuda.policies.actions import ContinuousActions
 from remuda.policies.algorithms import autograd
 from remuda.policies.algorithms.algorithm import has_flag
 from remuda.policies.algorithms.kernels.objective import Objective
 from remuda.policies.algorithms.kernels.ppo import Fused
 from remuda.policies.algorithms.kernels.ppo_heads import BLOCK, softmax
 from remuda.policies.algorithms.ppo import PPO
+from remuda.policies.continuous_actions import ContinuousActions
 from remuda.policies.networks.actor_critic import ActorCritic
 
 pytestmark = pytest.mark.usefixtures("one_thread")

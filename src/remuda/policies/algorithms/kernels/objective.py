@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from torch import Tensor
 
-from remuda.policies.actions import Actions, ContinuousActions, DiscreteActions
+from remuda.policies.actions import Actions, DiscreteActions
 from remuda.policies.algorithms.kernels.ppo_heads import (
     RowsOf,
     Terms,
@@ -23,6 +23,7 @@ from remuda.policies.algorithms.kernels.ppo_heads import (
     standardise,
 )
 from remuda.policies.algorithms.samples import Pick
+from remuda.policies.continuous_actions import ContinuousActions
 from remuda.policies.stack import ParameterStack
 from remuda.types import Array, Bools, Floats, Integers
 

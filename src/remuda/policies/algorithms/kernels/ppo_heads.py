@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from remuda.policies.actions import HALF_LOG_TWO_PI
+from remuda.policies.continuous_actions import HALF_LOG_TWO_PI
 from remuda.policies.networks.kernels.activations import STRICT
 from remuda.policies.networks.kernels.vector_math import exp, log
 from remuda.system.kernels import njit
