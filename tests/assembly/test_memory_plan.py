@@ -456,7 +456,7 @@ def resident(pid, files):
 @pytest.mark.parametrize("algorithm", ["iqn", "dqn", "ppo", "mappo", "sac"])
 def test_the_plan_is_near_to_what_a_run_takes(algorithm, tmp_path, monkeypatch):
     """All processes together, at their most, whether something is compiled meanwhile or not."""
-    copies, agents = (32, 16) if algorithm == "ppo" else (4, 24)
+    copies, agents = (32, 16) if algorithm in ("ppo", "mappo") else (4, 24)
     tree = {
         "game": "treasure_hunt",
         "env": {"num_envs": copies, "options": {"num_agents": agents, "height": 20, "width": 20}},

@@ -112,7 +112,7 @@ def over_nodes(directory, tree, *, resume=False, **more):
 def test_lockstep_over_two_nodes_equals_sequential(algorithm, placement, tmp_path, nodes):
     nodes(placement)
     tree = overlay(FIXED, {"policy": {"algorithm": algorithm}})
-    if algorithm == "ppo":
+    if algorithm in ("ppo", "mappo"):
         tree = overlay(tree, {"policy": {"ppo": PPO}})
     learners = {"processes": len(placement.learners)}
     assert_same(

@@ -25,7 +25,7 @@ TINY = 1e-30
 
 def tree_of(algorithm, **tree):
     # Units of values, which change what is said of them and not what is meant, go their own way.
-    ppo = {"rollout_length": 20, "normalise_values": False} if algorithm == "ppo" else {}
+    ppo = {"rollout_length": 20, "normalise_values": False} if algorithm in ("ppo", "mappo") else {}
     policy = {"algorithm": algorithm, "ppo": ppo, "publish": {"every": 1}}
     return overlay({"schedule": "sequential", "policy": policy}, tree)
 
@@ -163,7 +163,8 @@ def test_all_that_may_change_can_be_gone_on_with(algorithm, tmp_path):
         policy = overlay(policy, leaf)
     tree = tree_of(algorithm)
     run(tmp_path / "run", **tree, run={"turns": 300})
-    result, counts = run(tmp_path / "run", resume=True, **overlay(tree, {"policy": policy}))
+    later = {"policy": policy, "run": {"turns": 360 if algorithm == "sac" else 800}}
+    result, counts = run(tmp_path / "run", resume=True, **overlay(tree, later))
     assert all(np.isfinite(weights).all() for weights in result.values())
     assert counts["learn"][:, 0].min() > 10
     after = load_config(overlay(tree, {"policy": policy})).policy
