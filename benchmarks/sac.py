@@ -5,8 +5,10 @@ python benchmarks/sac.py cheetah --record      200,000 steps, both libraries in 
 python benchmarks/sac.py speed                 trained steps a second of 1 and of 8 policies
 
 Both libraries have SB3's defaults: two layers of 256, batches of 256, a learning rate of 3e-4, and
-one update a step after the same number of steps. Returns are greedy. With --record each run is
-written when it is over, and the same command leaves out the seeds that are recorded.
+one update a step after the same number of steps. That holds in the schedules `sequential` and
+`lockstep`; in `async` the actor may be up to `policy.experience.capacity` steps ahead of the
+updates. Returns are greedy. With --record each run is written when it is over, and the same command
+leaves out the seeds that are recorded.
 
 `speed` has K independent policies, each with a HalfCheetah of its own. Stable-Baselines3 trains one
 policy at a time, so its K runs one after another have the rate of one run, which uses all cores as
@@ -86,7 +88,8 @@ def policy(steps: int) -> dict[str, Any]:
     }
 
 
-def ours(game: str, steps: int, seed: int, episodes: int) -> Run:
+def ours(game: str, options: argparse.Namespace, seed: int) -> Run:
+    steps = options.steps
     with tempfile.TemporaryDirectory() as directory:
         begun = time.perf_counter()
         result = remuda.train(
@@ -94,10 +97,11 @@ def ours(game: str, steps: int, seed: int, episodes: int) -> Run:
             seed=seed,
             env={"num_envs": 1},
             policy=policy(steps),
+            schedule=options.schedule,
             run={
                 "turns": steps,
                 "directory": str(Path(directory) / "run"),
-                "evaluate_episodes": episodes,
+                "evaluate_episodes": options.episodes,
                 "log_every": 60,
             },
             checkpoint={"every": 3600, "evaluate_episodes": 0},
@@ -126,22 +130,24 @@ def theirs(python: str, **asked: Any) -> Run:
 
 def pendulum(results: Results, options: argparse.Namespace) -> None:
     def run(seed: int) -> Run:
-        return ours(GAMES["pendulum"], options.steps, seed, options.episodes)
+        return ours(GAMES["pendulum"], options, seed)
 
-    returns = by_seed(results, options, {OURS: run}, {"steps": options.steps})[OURS]
+    returns = by_seed(
+        results, options, {OURS: run}, {"steps": options.steps, "schedule": options.schedule}
+    )[OURS]
     good = sum(found >= PENDULUM for found in returns)
     results.bar(f"seeds with at least {PENDULUM:g}", good, least=len(returns))
 
 
 def cheetah(results: Results, options: argparse.Namespace) -> None:
-    game, steps, episodes = GAMES["cheetah"], options.steps, options.episodes
+    steps, episodes = options.steps, options.episodes
     python = peers_python("sac_requirements.txt")
 
     def their_run(seed: int) -> Run:
         return theirs(python, seed=seed, steps=steps, episodes=episodes, threads=cores())
 
-    libraries = {OURS: lambda seed: ours(game, steps, seed, episodes), THEIRS: their_run}
-    found = by_seed(results, options, libraries, {"steps": steps})
+    libraries = {OURS: lambda seed: ours(GAMES["cheetah"], options, seed), THEIRS: their_run}
+    found = by_seed(results, options, libraries, {"steps": steps, "schedule": options.schedule})
     compare(results, found[OURS], found[THEIRS], least=-2)
 
 
@@ -153,6 +159,7 @@ def trained(policies: int, options: argparse.Namespace) -> float:
             "game": "sac:Cheetahs",
             "env": {"num_envs": 1, "options": {"num_agents": policies}},
             "policy": policy(options.steps),
+            "schedule": options.schedule,
             "run": {
                 "seconds": options.seconds + options.warm_up,
                 "directory": str(Path(directory) / "run"),
@@ -220,11 +227,15 @@ def main() -> None:
     add("what", choices=PROGRAM)
     add("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
     add("--steps", type=int, help="by default 20,000 of Pendulum and 200,000 of HalfCheetah")
+    add(
+        "--schedule", choices=("sequential", "lockstep", "async"), help="ours; `speed` has lockstep"
+    )
     add("--episodes", type=int, default=20, help="that each is judged by")
     add("--rounds", type=int, default=5, help="of `speed`")
     add("--seconds", type=float, default=30.0, help="of each measurement of `speed`")
     add("--warm-up", type=float, default=60.0, help="seconds of our runs until they learn")
     options = options_of(parser)
+    options.schedule = options.schedule or ("lockstep" if options.what == "speed" else "sequential")
     options.steps = options.steps or (20_000 if options.what == "pendulum" else 200_000)
     if options.what != "pendulum":  # our interpreter needs the physics too
         folder = same_packages("mujoco", FOR_MUJOCO)
