@@ -45,6 +45,10 @@ from remuda.errors import ConfigError
             {"policy": {"experience": {"on_full": "wait", "replay_ratio": 1e-6}}},
             "would wait for each other",
         ),
+        (
+            {"policy": {"algorithm": "sac", "experience": {"replay_ratio": 0.1}}},
+            "policy.experience.max_lead is 1000, less than the 2560 steps",
+        ),
     ],
 )
 def test_faults_are_told_in_one_line(tree, said):

@@ -24,12 +24,13 @@ from spawned import child_of
 from support import sample
 
 
-def make(streams=(1, 1), rollout=0, length=4, capacity=64, on_full="overwrite"):
+def make(streams=(1, 1), rollout=0, length=4, capacity=64, on_full="overwrite", max_lead=None):
     config = ExperienceConfig(
         capacity=capacity,
         segment_length=length,
         learning_starts=1,
         on_full=on_full,
+        max_lead=max_lead,
         replay_ratio=1.0,
     )
     actors = [Wakeup() for _ in streams]
@@ -114,8 +115,9 @@ def test_actors_share_the_room_there_is_and_fill_up_what_a_dead_one_leaves():
     assert number == 5 * 16 - 4
 
 
-def test_actors_together_stay_within_the_capacity():
-    experience = make((1, 1), capacity=20, on_full="wait")
+@pytest.mark.parametrize(("capacity", "max_lead"), [(20, None), (20, 30), (64, 20)])
+def test_actors_together_stay_within_their_lead(capacity, max_lead):
+    experience = make((1, 1), capacity=capacity, on_full="wait", max_lead=max_lead)
     writers = [ExperienceWriter(experience, actor) for actor in range(2)]
     for i in range(10):
         for writer in writers:

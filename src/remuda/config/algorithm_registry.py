@@ -71,7 +71,12 @@ OF_SAC = {
     "adam_epsilon": 1e-8,
     "max_grad_norm": 1e6,
     "reward_scale": 1.0,
-    "experience": {"replay_ratio": 256.0, "learning_starts": 1_000, "on_full": "wait"},
+    "experience": {
+        "replay_ratio": 256.0,
+        "learning_starts": 1_000,
+        "on_full": "wait",
+        "max_lead": 1_000,
+    },
 }
 
 OF_MAPPO = {"value": {"input": "state_or_joint"}}

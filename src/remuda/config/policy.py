@@ -371,15 +371,16 @@ class PolicyConfig(Section):
             )
 
     def check_waiting(self, recurrent: bool) -> None:
-        """Refuse a capacity with which actor and learner would wait for each other."""
+        """Refuse a lead with which actor and learner would wait for each other."""
         experience = self.experience
         if experience.on_full != "wait" or self.rollout_length:
             return
         largest = max(self.batch_size, experience.segment_length if recurrent else 0)
         share = largest / (experience.replay_ratio or 1.0)
-        if experience.capacity < share:
+        if experience.lead < share:
+            name = "capacity" if experience.lead == experience.capacity else "max_lead"
             raise ValueError(
-                f"experience.capacity is {experience.capacity}, less than the {share:.0f} steps "
+                f"experience.{name} is {experience.lead}, less than the {share:.0f} steps "
                 "collected per batch; with experience.on_full 'wait' the actor and "
                 "the learner would wait for each other"
             )

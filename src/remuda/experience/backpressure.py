@@ -44,7 +44,7 @@ Look = Callable[[int, int], Activity | None]
 class Backpressure:
     """A check of whether an actor may write another turn to a ring, with `on_full: wait`.
 
-    Off-policy, the actor may write while all actors together are at most `capacity` steps ahead of
+    Off-policy, the actor may write while all actors together are at most `max_lead` steps ahead of
     the learner. On-policy, it may write while fewer than `ahead` rollouts wait for the learner (1,
     or 2 if a matchmaker assigns the seats). If the learner makes no progress for `limit` seconds,
     the actor overwrites the oldest steps until the learner makes progress again.
@@ -134,7 +134,7 @@ class Backpressure:
             )
             return 0 if has_room else 1
         consumed = self.progress()  # load `CONSUMED` first: the learner stores `EXCUSED` first
-        ahead = int(total(self._all, WRITTEN)) - self.config.capacity - consumed
+        ahead = int(total(self._all, WRITTEN)) - self.config.lead - consumed
         if self._excused is None:
             self._excused = max(ahead, 0)
         if ahead <= 0:

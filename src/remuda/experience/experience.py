@@ -184,12 +184,12 @@ class Experience:
     def _excuse(self, steps: int) -> bool:
         """Publish how many steps actors wrote without waiting; return whether the number changed.
 
-        Call this before `CONSUMED` is set to `steps`. Actors that wait exceed the capacity by at
+        Call this before `CONSUMED` is set to `steps`. Actors that wait exceed their lead by at
         most their last turn. If they exceed it by more, an actor did not wait, because the learner
         was dead or made no progress. Actors ignore this excess until the learner has caught up. The
         learner publishes the excess, because an actor may have been asleep when it arose.
         """
-        ahead = self.written - self.config.capacity - steps
+        ahead = self.written - self.config.lead - steps
         before, slack = self._excused, STEPS_PER_TURN * self.num_streams
         if before is None or ahead <= 0 or ahead > before + slack:
             self._excused = max(ahead, 0)

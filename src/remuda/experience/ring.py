@@ -73,7 +73,7 @@ TAKEN_STEPS = 10 * STRIDE  # steps in the segments that `TAKEN` counts
 # mean duration of an update in microseconds; 0 before the learner's first update, and minus the id
 # of the learner's process during it
 UPDATE_TIME = 11 * STRIDE
-# steps beyond the capacity that do not make actors wait for an off-policy learner, because actors
+# steps beyond the lead that do not make actors wait for an off-policy learner, because actors
 # wrote them without waiting
 EXCUSED = 12 * STRIDE
 # the next value of `OVERWRITTEN`, stored before a segment is reused; needed if the writer dies
