@@ -8,6 +8,9 @@ import pytest
 from remuda.coordinator.coordinator import ITS_OWN, gc_frozen
 
 
+pytestmark = pytest.mark.usefixtures("nothing_is_frozen")
+
+
 class Loop:
     """Garbage that only a collection can find, once nobody names it."""
 
