@@ -10,6 +10,9 @@ PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constra
 # Tests run beside each other in so many processes; each of them has a few children of its own.
 JOBS ?= 2
 
+# Without bytecode each worker, and each program that a test starts, compiles every module again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: train test fuzz test-all test-sorrel test-pythons test-minimum check format bench figures site clean
 
 # The main job: two agents learn Treasure Hunt, in a process beside the game, in a minute or two

@@ -7,23 +7,10 @@ from pettingzoo import ParallelEnv
 
 import remuda
 from refusals import refuses
-from remuda.config import overlay
 from remuda.errors import ConfigError, RunDirectoryError, UsageError
-from remuda.ui.terminal.live import PlainView
+from short_runs import trained
 
-BASE = {
-    "schedule": "sequential",
-    "policy": {"algorithm": "ppo", "network": {"hidden": (16,)}, "ppo": {"rollout_length": 20}},
-    "run": {"turns": 60, "evaluate_episodes": 0, "log_every": 3600},
-    "checkpoint": {"evaluate_episodes": 0},
-}
 PPO = {"algorithm": "ppo", "network": {"hidden": (16,)}}
-
-
-def trained(directory, game, **tree):
-    config = overlay(BASE, tree)
-    remuda.train(game, config=config, run={"directory": directory}, view=PlainView())
-    return remuda.load(directory)
 
 
 @pytest.fixture(scope="module")

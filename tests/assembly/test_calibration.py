@@ -144,7 +144,7 @@ def test_a_trial_that_fails_costs_nothing(four_cores):
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_what_was_there_before_is_not_searched_for_garbage(fails, monkeypatch):
+def test_what_was_there_before_is_not_searched_for_garbage(fails, monkeypatch, nothing_is_frozen):
     """Each trial was collected among all objects of all libraries, up to five times at a start."""
     game = "assembly.test_calibration:BrokenTape" if fails else "support:Tape"
     config = load_config(overlay(SMALL, {"game": game, "run": {"calibrate": 0.02}}))

@@ -104,30 +104,29 @@ def test_a_callback_reads_what_is_in_force(tmp_path):
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("turn", [0, 130])
-def test_lockstep_equals_sequential(turn, tmp_path):
+def test_lockstep_equals_sequential(tmp_path):
     tree = {"game": "growing:Growing", "env": {"num_envs": 3, "options": {}}}
-    tree |= {"policy": SMALL["policy"], "run": {"turns": 600}}
-    change = [Sets(("length", 8, turn), ("pay", 0.5, 300))]
+    tree |= {"policy": SMALL["policy"], "run": {"turns": 300}}
+    change = [Sets(("length", 8), ("length", 5, 130), ("pay", 0.5, 200))]
     found = {}
     for name, schedule in (("plain", "sequential"), ("sequential",) * 2, ("lockstep",) * 2):
         config = configure(tmp_path / name, schedule=schedule, **tree)
         callbacks = [] if name == "plain" else change
         train_config(config, PlainView(), user_callbacks=callbacks)
         found[name] = outcome(tmp_path / name)
-    assert_same(found["sequential"], found["lockstep"], updates=5)
+    assert_same(found["sequential"], found["lockstep"], updates=3)
     weights = [np.concatenate([*found[each][0].values()]) for each in ("lockstep", "plain")]
     assert not np.array_equal(*weights)
 
 
-@pytest.mark.parametrize("stop", [200, 400])
+@pytest.mark.parametrize("stop", [100, 200])
 def test_a_resumed_run_goes_on_exactly_with_the_change(stop, tmp_path):
     """The second change is ahead of the checkpoint, or in force there."""
-    change = Sets(("length", 6, 150), ("pay", 0.25, 310))
-    whole = train(tmp_path / "whole", change, run={"turns": 600})
+    change = Sets(("length", 6, 75), ("pay", 0.25, 155))
+    whole = train(tmp_path / "whole", change, run={"turns": 300})
     train(tmp_path / "parts", change, run={"turns": stop, "evaluate_episodes": 0})
     parts = remuda.train(
-        resume=tmp_path / "parts", run={"turns": 600, "evaluate_episodes": 4}, view=PlainView()
+        resume=tmp_path / "parts", run={"turns": 300, "evaluate_episodes": 4}, view=PlainView()
     )
     assert corridors(parts.evaluation) == {6.0}
     weights = [
@@ -146,8 +145,8 @@ def test_each_checkpoint_is_evaluated_with_its_own_options(tmp_path):
 
     result = train(
         tmp_path / "run",
-        Saves(("length", 5, 200), ("length", 11, 4_000)),
-        run={"turns": 8_000},
+        Saves(("length", 5, 100), ("length", 11, 800)),
+        run={"turns": 1_600},
         checkpoint={"keep": 100, "evaluate_episodes": 2},
     )
     files = RunDirectory.open(result.directory)
@@ -155,7 +154,7 @@ def test_each_checkpoint_is_evaluated_with_its_own_options(tmp_path):
     for number in store.numbers():
         turns = store.manifest(number).turns
         changed = load_run(files, number)[0].env.changed
-        assert changed == ({} if turns < 200 else {"length": 5 if turns < 4_000 else 11})
+        assert changed == ({} if turns < 100 else {"length": 5 if turns < 800 else 11})
         found.add(changed.get("length"))
         length = float(changed.get("length", 3))
         assert corridors(remuda.load(result).evaluate(2, checkpoint=number)) == {length}
@@ -164,6 +163,7 @@ def test_each_checkpoint_is_evaluated_with_its_own_options(tmp_path):
 
 
 @pytest.mark.process
+@pytest.mark.slow_cases("lockstep")
 @pytest.mark.parametrize("schedule", ["async", "lockstep"])
 def test_worker_processes_get_the_change(schedule, tmp_path):
     env = {"num_envs": 4, "workers": 2}

@@ -7,6 +7,8 @@ import pytest
 
 from remuda.coordinator.coordinator import ITS_OWN, gc_frozen
 
+pytestmark = pytest.mark.usefixtures("nothing_is_frozen")
+
 
 class Loop:
     """Garbage that only a collection can find, once nobody names it."""
@@ -50,7 +52,6 @@ def test_what_an_interpreter_lays_aside_itself_is_nobody_s_choice(monkeypatch):
     assert real() == 0
 
 
-@pytest.mark.slow
 def test_nor_where_others_had_objects_passed_over(frozen_by_others):
     """Each run kept what the one before had left, for ever."""
     for _ in range(3):

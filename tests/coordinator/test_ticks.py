@@ -229,7 +229,7 @@ def test_what_was_begun_is_written_though_the_coordinator_itself_breaks(
 @pytest.mark.slow_cases("died1")
 @pytest.mark.parametrize("died", [None, ValueError("a fault")])
 def test_no_collection_of_garbage_looks_at_the_libraries_while_a_run_goes_on(
-    died, tmp_path, monkeypatch, work
+    died, tmp_path, monkeypatch, work, nothing_is_frozen
 ):
     """With all that torch and Numba hold a full one takes a tenth of a second, in some tick."""
     before, there = gc.get_freeze_count(), len(gc.get_objects())

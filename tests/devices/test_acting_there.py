@@ -86,15 +86,16 @@ def gathered(kind, network, device):
     return said
 
 
-@pytest.mark.slow_cases(
-    "iqn-own module, LSTM-acted",
-    "ppo-convolution-acted",
-    "ppo-own module, GRU-acted",
-    "ppo-own module, LSTM-acted",
-    "ppo-own module, LSTM-gathered",
-)
-@pytest.mark.parametrize("way", [acted, gathered])
-@pytest.mark.parametrize(("kind", "network"), CASES)
+def in_both_ways():
+    """Return all cases. Quick are one way of each, and both of every algorithm and network."""
+    for kind, network in CASES:
+        first = (("ppo", "dqn", "iqn").index(kind) + [*NETWORKS].index(network)) % 2
+        for place, way in enumerate((acted, gathered)):
+            marks = () if place == first else pytest.mark.slow
+            yield pytest.param(kind, network, way, marks=marks)
+
+
+@pytest.mark.parametrize(("kind", "network", "way"), list(in_both_ways()))
 def test_networks_there_say_what_they_say_here(kind, network, way):
     expected = way(kind, network, "cpu")
     with gpus() as counted:

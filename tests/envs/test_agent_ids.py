@@ -19,6 +19,7 @@ from remuda.envs.plain_spaces import from_plain, to_plain
 from remuda.envs.registry import AGENT_ID, make_env
 from remuda.errors import ConfigError
 from remuda.types import AgentSpec
+from support import observed
 
 PICTURE = spaces.Box(0, 255, (4, 4, 3), np.uint8)
 
@@ -42,13 +43,6 @@ class Watchers(TurnArrays):
 
     def end_turn(self):
         return self._result
-
-
-def observed(env, agent):
-    space = env.agents[agent].observation_space
-    out = np.full((env.num_envs, *space.shape), 99, space.dtype)
-    env.observe(agent, out)
-    return out
 
 
 def test_it_keeps_the_contract():

@@ -18,6 +18,7 @@ from remuda.envs.recorded import Wrapped
 from remuda.envs.registry import make_env
 from remuda.errors import ContractError
 from remuda.types import AgentSpec
+from support import observed
 
 
 class Countdown(TurnArrays):
@@ -50,13 +51,6 @@ class Countdown(TurnArrays):
             kind[over, agent] = True
             self.active[over, agent] = False
         return self._result
-
-
-def observed(env, agent):
-    space = env.agents[agent].observation_space
-    out = np.full((env.num_envs, *space.shape), 99, space.dtype)
-    env.observe(agent, out)
-    return out
 
 
 def begin(env):

@@ -10,25 +10,11 @@ import pytest
 
 import remuda
 from refusals import refuses
-from remuda.config import overlay
 from remuda.errors import UsageError
 from remuda.evaluation import recording
 from remuda.evaluation.recording import write_minari
 from remuda.ui.cli.main import run as command
-from remuda.ui.terminal.live import PlainView
-
-BASE = {
-    "schedule": "sequential",
-    "policy": {"algorithm": "ppo", "network": {"hidden": (8,)}, "ppo": {"rollout_length": 20}},
-    "run": {"turns": 60, "evaluate_episodes": 0, "log_every": 3600},
-    "checkpoint": {"evaluate_episodes": 0},
-}
-
-
-def trained(directory, game, **tree):
-    config = overlay(BASE, tree)
-    remuda.train(game, config=config, run={"directory": directory}, view=PlainView())
-    return remuda.load(directory)
+from short_runs import trained
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ import pytest
 from assembled import assemble
 from remuda.config import load_config, overlay
 from remuda.envs.registry import make_env
+from remuda.learner import warm_up
 from remuda.learner.role import LearnerRole
 from remuda.population.specs import policy_specs
 from remuda.runtime.layout import make_layout
@@ -259,7 +260,14 @@ def test_stacks_that_are_alike_are_rehearsed_on_each_of_their_devices(monkeypatc
     env = make_env(config.game, 1)
     specs = policy_specs(config, env.agents)
     _, role, *_ = assemble(config, specs, make_layout(config, len(specs))).roles()
+    monkeypatch.setattr(warm_up, "COMPILED", set())
     used, group = [], LearnerRole.group
     monkeypatch.setattr(LearnerRole, "group", lambda self: used.append(self.devices) or group(self))
     replace(role, devices=("cpu", "cpu:0")).build()
     assert used == [("cpu",), ("cpu:0",), ("cpu", "cpu:0")]
+    used.clear()
+    replace(role, devices=("cpu:0", "cpu:0")).build()
+    assert used == [("cpu:0", "cpu:0")] * 2, "two policies of a stack compile what one does not"
+    used.clear()
+    replace(role, devices=("cpu", "cpu:0")).build()
+    assert used == [("cpu", "cpu:0")], "what this process has compiled is not rehearsed again"

@@ -1,6 +1,7 @@
 """Likelihoods of demonstrated actions, and networks that are fitted to them."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -113,8 +114,8 @@ def test_a_clone_does_as_was_demonstrated(kind, policy):
     spec = policy_of(config, agents, 0)
     steps = demonstrations(kind, frames=spec.config.n_frames)
     weights = clone_behaviour(spec, steps, SETTINGS)
-    again = clone_behaviour(spec, steps, SETTINGS)
-    assert np.array_equal(weights, again)
+    short = replace(SETTINGS, epochs=4)
+    assert np.array_equal(*(clone_behaviour(spec, steps, short) for _ in range(2)))
     from remuda.evaluation.policy import Policy
     from remuda.publish.snapshot import Snapshot
 

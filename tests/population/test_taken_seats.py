@@ -197,14 +197,19 @@ def test_a_run_repeats_itself_and_is_resumed_exactly(matchmaker, tmp_path):
 
 
 @pytest.mark.slow_cases(
-    "double_buffer-iqn", "double_buffer-ppo", "snapshot-dqn", "snapshot-iqn", "snapshot-ppo"
+    "double_buffer-iqn",
+    "double_buffer-ppo",
+    "double_buffer-sac",
+    "snapshot-dqn",
+    "snapshot-iqn",
+    "snapshot-ppo",
 )
 @pytest.mark.parametrize("algorithm", ["ppo", "dqn", "iqn", "sac"])
 @pytest.mark.parametrize("mode", ["double_buffer", "snapshot"])
 def test_policies_of_every_algorithm_and_publishing_mode_learn_beside_it(algorithm, mode, tmp_path):
     policy = {} if algorithm == "ppo" else VALUES
     policy = overlay(policy, {"algorithm": algorithm, "publish": {"mode": mode}})
-    result = trained(tmp_path / "run", policy=policy)
+    result = trained(tmp_path / "run", policy=policy, run={"turns": 120})
     assert all(each.updates > 0 for each in result.record.policies.values())
     assert sum(each.steps for each in result.record.policies.values()) == 3 * result.record.turns
     assert {*remuda.load(tmp_path / "run").evaluate(4).returns[:, 1].tolist()} == {15.0, 25.0}

@@ -158,12 +158,9 @@ def test_an_own_network_as_printed(tmp_path):
     assert network in (EXAMPLES / "own_network.py").read_text()
 
 
-@pytest.mark.process
-def test_a_curriculum_as_printed(tmp_path):
-    words = [sys.executable, str(EXAMPLES / "growing_corridor.py"), "4"]
-    found = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=False)
-    assert found.returncode == 0, found.stderr
-    assert found.stdout.splitlines()[-2] == "lengths: 4"
+def test_a_curriculum_as_printed(tmp_path, monkeypatch, capsys):
+    *_, lengths, _ = output_of("growing_corridor", ["4"], tmp_path, monkeypatch, capsys)
+    assert lengths == "lengths: 4"
     printed = (EXAMPLES.parent / "docs" / "curriculum.md").read_text()
     text = (EXAMPLES / "growing_corridor.py").read_text()
     for block in re.findall(r"```python\n(.*?)```", printed, re.S):

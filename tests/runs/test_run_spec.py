@@ -1,6 +1,7 @@
 """A run is opened by its files: its environment is described there, and is not made."""
 
 import json
+import shutil
 import sys
 from dataclasses import replace
 
@@ -20,7 +21,7 @@ QUIET = {
     "schedule": "sequential",
     "env": {"num_envs": 4},
     "policy": {"algorithm": "ppo", "network": {"hidden": [8]}, "ppo": {"rollout_length": 16}},
-    "run": {"turns": 200, "evaluate_episodes": 2, "live": False},
+    "run": {"turns": 60, "evaluate_episodes": 2, "live": False},
 }
 POPULATION = {"matchmaker": "random", "policies": 3}
 
@@ -28,6 +29,21 @@ POPULATION = {"matchmaker": "random", "policies": 3}
 def trained(directory, game="treasure_hunt", **more):
     run = {**QUIET["run"], "directory": directory}
     return remuda.train(game, **{**QUIET, **more, "run": run})
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run, of which tests that change its files have copies."""
+    directory = tmp_path_factory.mktemp("whole") / "run"
+    trained(directory)
+    return directory
+
+
+@pytest.fixture
+def files(whole, tmp_path):
+    """The files of a run that a test may change."""
+    shutil.copytree(whole, tmp_path / "run")
+    return RunDirectory.open(tmp_path / "run")
 
 
 def no_game(monkeypatch):
@@ -88,18 +104,14 @@ def test_a_game_whose_code_is_gone_is_missed_only_where_it_plays(tmp_path, monke
     assert "No module named 'vanishing_game'" in capsys.readouterr().err
 
 
-def test_without_a_description_the_environment_is_described_again(tmp_path):
-    trained(tmp_path / "run")
-    files = RunDirectory.open(tmp_path / "run")
+def test_without_a_description_the_environment_is_described_again(files):
     saved = files.spec()
     files.environment.unlink()
     assert files.spec() == saved
     assert not files.environment.exists(), "opening a run writes nothing"
 
 
-def test_a_description_of_other_options_is_not_used(tmp_path):
-    trained(tmp_path / "run")
-    files = RunDirectory.open(tmp_path / "run")
+def test_a_description_of_other_options_is_not_used(files):
     text = files.config.read_text()
     plain = json.loads(files.environment.read_text())
     files.environment.write_text(json.dumps(plain | {"of": "another"}))
@@ -109,17 +121,13 @@ def test_a_description_of_other_options_is_not_used(tmp_path):
 
 @pytest.mark.slow_cases("", "[]", "{")
 @pytest.mark.parametrize("contents", ["", "{", "[]", "{}"])
-def test_a_damaged_description_is_reported_with_the_way_out(contents, tmp_path):
-    trained(tmp_path / "run")
-    files = RunDirectory.open(tmp_path / "run")
+def test_a_damaged_description_is_reported_with_the_way_out(contents, files):
     files.environment.write_text(contents)
     with refuses(RunDirectoryError, "environment.json"):
         files.spec()
 
 
-def test_play_in_a_game_that_has_changed_is_refused(tmp_path, capsys):
-    trained(tmp_path / "run")
-    files = RunDirectory.open(tmp_path / "run")
+def test_play_in_a_game_that_has_changed_is_refused(files, tmp_path, capsys):
     plain = json.loads(files.environment.read_text())
     plain["agents"][0]["name"] = "bob"
     files.environment.write_text(json.dumps(plain))
@@ -129,9 +137,7 @@ def test_play_in_a_game_that_has_changed_is_refused(tmp_path, capsys):
     assert "bob" in said
 
 
-def test_a_description_that_cannot_be_saved_leaves_no_older_one(tmp_path):
-    trained(tmp_path / "run")
-    files = RunDirectory.open(tmp_path / "run")
+def test_a_description_that_cannot_be_saved_leaves_no_older_one(files):
     spec = files.spec()
     agent = replace(spec.agents[0], env_observation_space=OwnSpace(0, 1, (2,)))
     files.save_spec(replace(spec, env=replace(spec.env, agents=(agent, spec.agents[1]))))

@@ -232,3 +232,11 @@ def make_experience(spec, num_streams, learner, actors, arena=None):
         keeps=config.replays > 0,
         arena=arena,
     )
+
+
+def observed(env, agent):
+    """What an agent observes in every copy: [num_envs, *shape]."""
+    space = env.agents[agent].observation_space
+    out = np.full((env.num_envs, *space.shape), 99, space.dtype)
+    env.observe(agent, out)
+    return out

@@ -88,7 +88,7 @@ def test_processes_that_play_draw_other_numbers(tmp_path, spread):
         Draws,
         policy=QUICK,
         schedule="async",
-        run={"turns": 800, "directory": tmp_path / "run", "evaluate_episodes": 0},
+        run={"turns": 200, "directory": tmp_path / "run", "evaluate_episodes": 0},
         checkpoint={"evaluate_episodes": 0},
         **settings,
     )

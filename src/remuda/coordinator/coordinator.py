@@ -112,25 +112,20 @@ ALL_PLAYED, TIME_UP = "all turns were played", "the time was up"
 ITS_OWN = 1_000  # maximum number of objects frozen by the interpreter; Python 3.12 freezes 375
 
 
-class _State:
-    left_frozen = False  # whether a run left objects frozen, because other code had frozen some
-
-
 @contextmanager
 def gc_frozen(collects: bool = True) -> Iterator[None]:
     """Exclude all existing objects from garbage collections inside the `with`.
 
     A full collection visits 300,000 objects of the libraries and takes a tenth of a second. If
-    other code froze objects before, all objects stay frozen at the end. With `collects`, garbage of
-    an earlier run is collected first.
+    other code froze objects before, those alone stay excluded: frozen objects cannot be told apart,
+    and so could not be released at the end. With `collects`, garbage of an earlier run is collected
+    first.
     """
     by_others = gc.get_freeze_count() > ITS_OWN
-    if by_others and _State.left_frozen:  # some frozen objects may be garbage by now
-        gc.unfreeze()
     if collects:
         gc.collect()
-    gc.freeze()
-    _State.left_frozen = by_others
+    if not by_others:
+        gc.freeze()
     try:
         yield
     finally:

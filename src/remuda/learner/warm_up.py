@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 
 SEGMENTS = 8  # segments written for the warm-up
 MOST_PARTS = 16  # maximum number of minibatches in an epoch
+COMPILED: set[object] = set()
+"""Kinds of stacks that this process has warmed up."""
 
 
 def warm_up(
@@ -37,13 +39,16 @@ def warm_up(
 
     Compiled functions are specialised by dtype, number of dimensions and contiguity, not by size.
     So two small updates, of both policies and of only the second, compile everything. `make_group`
-    builds a role's learners; keywords replace attributes of the role.
+    builds a role's learners; keywords replace attributes of the role. A later run in the same
+    process finds the functions compiled, and skips the kinds of stacks that it shares.
     """
     distinct = {
-        (replace(specs[0], name="").specification, device): (specs, device)
+        (replace(specs[0], name="").specification, device, len(specs) > 1): (specs, device)
         for specs, device in stacks
     }
-    for specs, device in distinct.values():
+    for kind, (specs, device) in distinct.items():
+        if kind in COMPILED:
+            continue
         small = tuple(replace(spec, config=_in_small(spec.config)) for spec in specs[:2])
         names = tuple(spec.name for spec in small)
         length = small[0].config.experience.segment_length
@@ -73,7 +78,9 @@ def warm_up(
                 _live(writers[k], small[k], _steps(small[k].config), length)
             for _ in members:
                 learners.work()
-        if not all(scoreboard.learn(name)[Learn.UPDATES] for name in names):
+        if all(scoreboard.learn(name)[Learn.UPDATES] for name in names):
+            COMPILED.add(kind)
+        else:
             log.warning("%s: the warm-up made no update; the first update may be slow", names[0])
 
 

@@ -39,7 +39,10 @@ def test_a_difference_is_sure_where_it_is_many_standard_errors():
     assert told.endswith("; that may be chance.")
 
 
-@pytest.mark.slow_cases("False-5-16", "True-40-16", "True-5-16")
+@pytest.mark.slow_cases(
+    *("False-5-4", "False-5-16", "False-40-2", "False-40-8"),
+    *("True-5-2", "True-5-8", "True-5-16", "True-40-4", "True-40-16"),
+)
 @pytest.mark.parametrize("agents", [2, 4, 8, 16])
 @pytest.mark.parametrize("episodes", [5, 40])
 @pytest.mark.parametrize("together", [False, True])
@@ -58,6 +61,10 @@ def test_of_equal_agents_a_difference_is_told_as_sure_in_one_of_twenty(agents, e
     assert sure <= 300 * 0.05 + 2.5 * np.sqrt(300 * 0.05 * 0.95)
 
 
+@pytest.mark.slow_cases(
+    *("1.0-3-2", "1.0-8-2", "1.0-2-4", "1.0-5-4", "1.0-20-4"),
+    *("0.3-2-2", "0.3-5-2", "0.3-20-2", "0.3-3-4", "0.3-8-4"),
+)
 @pytest.mark.parametrize("agents", [2, 4])
 @pytest.mark.parametrize("episodes", [2, 3, 5, 8, 20])
 @pytest.mark.parametrize("often", [1.0, 0.3])

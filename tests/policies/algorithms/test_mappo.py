@@ -25,12 +25,17 @@ from remuda.population.specs import policy_specs
 from remuda.system.rng import make_rng, torch_rng
 
 MAPPO = {"algorithm": "mappo", "ppo": {"rollout_length": 20}, "n_frames": 1}
+SHORT_EPISODES = {"options": {"max_turns": 40}}
 PAIR = {"game": "lucky_pair:LuckyPair", "policy": MAPPO}
 STATE = {**PAIR, "env": {"options": {"has_state": True}}}
 TWO_FRAMES = {**PAIR, "policy": {**MAPPO, "n_frames": 2}}
 SETTINGS = {
     "joint": PAIR,
-    "one by one": {"game": "treasure_hunt", "policy": {**MAPPO, "n_frames": 2}},
+    "one by one": {
+        "game": "treasure_hunt",
+        "env": SHORT_EPISODES,
+        "policy": {**MAPPO, "n_frames": 2},
+    },
     "state": STATE,
     "frames": TWO_FRAMES,
     "recurrent": {**PAIR, "policy": {**MAPPO, "network": {"recurrent": 8}}},
@@ -55,6 +60,9 @@ class Remembering(Wide):
 
     def forward(self, rows, state):
         return super().forward(rows), state
+
+
+SHORT = {"run": {"turns": 400}}
 
 
 def specs_of(**tree):
@@ -90,7 +98,9 @@ def test_with_the_observation_alone_weights_are_ppo_s(tmp_path):
         run(
             tmp_path / algorithm,
             schedule="sequential",
-            policy={"algorithm": algorithm, "value": {"input": "observation"}, "n_frames": 1},
+            env=SHORT_EPISODES,
+            policy={**MAPPO, "algorithm": algorithm, "value": {"input": "observation"}},
+            **SHORT,
         )
         for algorithm in ("ppo", "mappo")
     ]
@@ -134,23 +144,27 @@ def test_kernels_train_as_torch_does(normalised, monkeypatch):
 
 
 @pytest.mark.process
-@pytest.mark.slow_cases("state", "frames", "recurrent", "normalised", "self-play", "module")
+@pytest.mark.slow_cases(
+    "joint", "state", "frames", "recurrent", "normalised", "self-play", "module"
+)
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_lockstep_equals_sequential(setting, tmp_path):
     both = [
-        run(tmp_path / schedule, schedule=schedule, **SETTINGS[setting])
+        run(tmp_path / schedule, schedule=schedule, **SETTINGS[setting], **SHORT)
         for schedule in ("sequential", "lockstep")
     ]
     assert_same(*both, updates=2)
 
 
-@pytest.mark.slow_cases("state", "frames", "recurrent", "normalised", "self-play", "module")
+@pytest.mark.slow_cases(
+    "one by one", "state", "frames", "recurrent", "normalised", "self-play", "module"
+)
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_a_resumed_run_equals_an_uninterrupted_one(setting, tmp_path):
     tree = SETTINGS[setting] | {"schedule": "sequential"}
-    whole = run(tmp_path / "whole", **tree)
-    run(tmp_path / "parts", **tree, run={"turns": stops(setting)[0]})
-    run(tmp_path / "parts", resume=True, **tree)
+    whole = run(tmp_path / "whole", **tree, **SHORT)
+    run(tmp_path / "parts", **tree, run={"turns": stops(setting, last=360)[0]})
+    run(tmp_path / "parts", resume=True, **tree, **SHORT)
     assert_same(whole, outcome(tmp_path / "parts"), updates=2)
 
 
@@ -175,7 +189,7 @@ def test_a_saved_policy_acts_on_its_own_observation(tmp_path):
 
 def test_other_algorithms_play_beside_it(tmp_path):
     others = {"agent_0": {"algorithm": "dqn"}}
-    weights, counts = run(tmp_path / "run", schedule="sequential", **PAIR, policies=others)
+    weights, counts = run(tmp_path / "run", schedule="sequential", **PAIR, **SHORT, policies=others)
     assert set(weights) == {"agent_0", "agent_1"}
     assert (counts["learn"][:, 0] > 1).all()
 

@@ -3,13 +3,13 @@
 import logging
 import threading
 
-import gymnasium
 import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
 
 import remuda
+from bright_halves import BrightHalf
 from policies import own_networks
 from refusals import refuses
 from remuda.config import PolicyConfig, load_config, overlay
@@ -320,24 +320,12 @@ def test_what_is_wrong_with_a_module_of_parts_is_told(module, space):
     assert "\n" not in str(found.value)
 
 
-class Halves(gymnasium.Env):
-    """The bright half of the picture is the right action."""
-
+class Halves(BrightHalf):
     observation_space = PARTS
-    action_space = spaces.Discrete(2)
 
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed, options=options)
-        return self.show(), {}
-
-    def step(self, action):
-        right = float(action == self.half)
-        return self.show(), right, True, False, {}
-
-    def show(self):
-        self.half = int(self.np_random.integers(2))
+    def shown(self, half):
         picture = np.zeros((2, 6, 5), np.uint8)
-        picture[self.half] = 255
+        picture[half] = 255
         inside = int(self.np_random.integers(-1, 2)), self.np_random.random(2, np.float32)
         return {"picture": picture, "inside": inside}
 

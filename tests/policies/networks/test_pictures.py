@@ -1,12 +1,12 @@
 """Pictures in observations: their axes, and those that are parts of a dictionary."""
 
-import gymnasium
 import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
 
 import remuda
+from bright_halves import BrightHalf
 from refusals import refuses
 from remuda.config import load_config
 from remuda.envs.adapters.spaces import observation_converter
@@ -166,24 +166,12 @@ def test_pictures_in_a_dictionary_are_scaled_and_convolved(space, n_frames, algo
     torch.testing.assert_close(features, expected, atol=1e-5, rtol=1e-5)
 
 
-class Spot(gymnasium.Env):
-    """Which half of the picture is bright tells the right action."""
-
+class Spot(BrightHalf):
     observation_space = spaces.Dict(picture=spaces.Box(0, 255, (6, 6, 3), np.uint8), health=HEALTH)
-    action_space = spaces.Discrete(2)
 
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed, options=options)
-        return self.show(), {}
-
-    def step(self, action):
-        right = float(action == self.half)
-        return self.show(), right, True, False, {}
-
-    def show(self):
-        self.half = int(self.np_random.integers(2))
+    def shown(self, half):
         picture = np.zeros((6, 6, 3), np.uint8)
-        picture[:, 3 * self.half : 3 * self.half + 3] = 255
+        picture[:, 3 * half : 3 * half + 3] = 255
         return {"picture": picture, "health": self.np_random.random(2, np.float32)}
 
 
@@ -216,15 +204,15 @@ class Bare(Spot):
 
     observation_space = Spot.observation_space["picture"]
 
-    def show(self):
-        return super().show()["picture"]
+    def shown(self, half):
+        return super().shown(half)["picture"]
 
 
 class Held(Bare):
     observation_space = spaces.Dict(picture=Bare.observation_space)
 
-    def show(self):
-        return {"picture": super().show()}
+    def shown(self, half):
+        return {"picture": super().shown(half)}
 
 
 @pytest.mark.slow_cases("dqn-1", "iqn-1", "dqn-2", "iqn-2")

@@ -51,8 +51,14 @@ def live_seats(world):
     return (world.league.seated < len(world.table.policies)).sum(1)
 
 
-@pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "algorithm"),
+    [
+        pytest.param(kind, algorithm, marks=pytest.mark.slow if (place + other) % 2 else ())
+        for place, kind in enumerate(KINDS)
+        for other, algorithm in enumerate(("ppo", "dqn"))
+    ],
+)
 def test_a_policy_is_born_in_a_slot_that_was_left(kind, algorithm):
     names = sorted(world_of(kind).names())
     name, others = names[0], names[1:]

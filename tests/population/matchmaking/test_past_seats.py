@@ -1,6 +1,7 @@
 """Who sits how often: live policies in every match, the past as often as configured."""
 
 from collections import Counter
+from itertools import product
 
 import numpy as np
 import pytest
@@ -80,12 +81,17 @@ def test_in_every_match_a_policy_learns(name, share):
         assert not all(ref.is_frozen for ref in seats)
 
 
-@pytest.mark.slow_cases("12-fitness-0.0", "12-fitness-0.3", "12-fitness-1.0", "12-round_robin-0.3")
-@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
-@pytest.mark.parametrize(
-    "name", ["random", "round_robin", "fitness", "self_play", "prioritized", "teams"]
-)
-@pytest.mark.parametrize("copies", [2, 12])
+def many_shares():
+    """Return each matchmaker with each share and number of copies; quick is one number of each."""
+    names = ("random", "round_robin", "fitness", "self_play", "prioritized", "teams")
+    for (i, name), (k, share) in product(enumerate(names), enumerate((0.0, 0.3, 1.0))):
+        quick = 2 if name == "fitness" or (i + k) % 2 == 0 else 12  # 12 are slow for fitness
+        for copies in (2, 12):
+            marks = () if copies == quick else pytest.mark.slow
+            yield pytest.param(name, share, copies, marks=marks)
+
+
+@pytest.mark.parametrize(("name", "share", "copies"), list(many_shares()))
 def test_the_past_takes_its_share_of_the_other_seats_however_much_of_it_there_is(
     name, share, copies
 ):

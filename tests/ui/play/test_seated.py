@@ -175,7 +175,8 @@ def trained(tmp_path_factory):
             "game": game,
             "schedule": "sequential",
             "policy": policy,
-            "run": {"turns": 300, "directory": base / game, "evaluate_episodes": 0},
+            "env": {"num_envs": 2},
+            "run": {"turns": 60, "directory": base / game, "evaluate_episodes": 0},
             "checkpoint": {"evaluate_episodes": 0},
         }
         train(load_config(tree), PlainView())
@@ -261,7 +262,7 @@ def unlike(tmp_path_factory):
             "schedule": "sequential",
             "policy": {"algorithm": "ppo", "network": {"hidden": (8,)}},
             "env": {"num_envs": 1, **env},
-            "run": {"turns": 150, "directory": base / name, "evaluate_episodes": 0},
+            "run": {"turns": 20, "directory": base / name, "evaluate_episodes": 0},
             "checkpoint": {"evaluate_episodes": 0},
         }
         train(load_config(tree), PlainView())
