@@ -45,10 +45,6 @@ from remuda.errors import ConfigError
             {"policy": {"experience": {"on_full": "wait", "replay_ratio": 1e-6}}},
             "would wait for each other",
         ),
-        (
-            {"policy": {"algorithm": "sac", "experience": {"replay_ratio": 0.1}}},
-            "policy.experience.max_lead is 1000, less than the 2560 steps",
-        ),
     ],
 )
 def test_faults_are_told_in_one_line(tree, said):
@@ -56,6 +52,17 @@ def test_faults_are_told_in_one_line(tree, said):
         load_config(tree)
     assert said in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_a_lead_is_at_least_the_steps_of_a_batch():
+    def lead(**experience):
+        config = load_config({"policy": {"algorithm": "sac", "experience": experience}})
+        return config.policy.lead(recurrent=False)
+
+    assert lead() == 1000
+    assert lead(replay_ratio=0.1) == 2560
+    assert lead(max_lead=5) == 5
+    assert lead(capacity=1200, max_lead=5000) == lead(capacity=1200, max_lead=None) == 1200
 
 
 def test_a_policy_differs_only_where_it_says_so():

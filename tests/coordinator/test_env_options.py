@@ -299,6 +299,14 @@ def test_a_page_sees_all_options_with_their_values():
     assert run.changeable_env_options() == {"length": 3, "note": None}
 
 
+def test_defaults_that_are_no_plain_data_are_not_known(monkeypatch):
+    """They could not be sent to the page, and the request ended the run."""
+    defaults = {"length": {1, 2}, "note": float("nan")}
+    monkeypatch.setattr("remuda.envs.live_options.default_options", lambda _: defaults)
+    options = LiveEnvOptions(EnvSpec.of("growing:Corridors", {}))
+    assert options.values(0) == {"length": None, "note": None}
+
+
 TWO = {
     "population": {"matchmaker": "self_play"},
     "policy": {"algorithm": "ppo", "network": {"hidden": (8,)}, "ppo": {"rollout_length": 20}},
@@ -370,3 +378,13 @@ def test_recorded_options_that_repeat_or_are_cut_are_skipped():
     lost["kind"] = LOST
     records = np.concatenate((one, one, two[:1], lost, two, one[:2]))
     assert [found["length"] for _, found in options_in(records)] == [1, 2]
+
+
+def test_damaged_records_of_options_are_skipped():
+    empty = np.zeros(3, record_type(2))
+    empty["kind"][1] = 6  # one byte of a match
+    whole = option_records({"length": 3}, 1, empty[:1])
+    broken = whole.copy()
+    broken["oldest"][0, 0] ^= 0xFF
+    records = np.concatenate((empty, broken, whole))
+    assert [found["length"] for _, found in options_in(records)] == [3]

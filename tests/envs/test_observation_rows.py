@@ -8,10 +8,12 @@ from pettingzoo import ParallelEnv
 
 import remuda
 from equivalence.runs import assert_same, outcome
+from refusals import refuses
 from remuda.config import load_config, overlay
 from remuda.envs import observation_parts
 from remuda.envs.adapters.spaces import observation_converter
 from remuda.envs.observation_parts import Part, packing_of
+from remuda.errors import ContractError
 from remuda.experience.ring import fields_of
 from remuda.policies.compatibility import stream_shape
 from remuda.population.specs import policy_specs
@@ -67,28 +69,30 @@ class Lamps(ParallelEnv):
         return observations, rewards, never, over, {agent: {} for agent in agents}
 
 
+def part(count, are_bytes=False, shape=None):
+    return Part("", 0, shape or (count,), is_pixels=are_bytes, are_bytes=are_bytes)
+
+
 def test_rows_are_unpacked_as_they_were_packed():
-    parts = [
-        Part("a", 0, (3,), is_pixels=False),
-        Part("b", 3, (300,), is_pixels=True, are_bytes=True),
-        Part("c", 303, (2,), is_pixels=False),
-        Part("d", 305, (2,), is_pixels=False),
-        Part("e", 307, (6,), is_pixels=False, are_bytes=True),
-    ]
-    packing = packing_of(parts, np.float32)
-    assert (packing.numbers, packing.size) == (313, 4 * 7 + 308)
+    own = [part(3), part(300, are_bytes=True), part(2), part(2), part(6, are_bytes=True)]
+    critic = [part(1, are_bytes=True), part(5)]
+    packing = packing_of(own, np.float32, critic)
+    assert (packing.numbers, packing.size) == (319, 4 * 7 + 308 + 4 * 5 + 4)
     rng = np.random.default_rng(1)
-    rows = rng.normal(0, 1e6, (4, 313)).astype(np.float32)
-    for at in (slice(3, 303), slice(307, 313)):
+    rows = rng.normal(0, 1e6, (4, 319)).astype(np.float32)
+    for at in (slice(3, 303), slice(307, 314)):
         rows[:, at] = rng.integers(0, 256, rows[:, at].shape)
     kept = np.zeros((4, packing.size), np.uint8)
     packing.pack(rows, kept)
     assert np.array_equal(packing.unpack(kept), rows)
+    alone = packing_of(own, np.float32)  # of a policy without a centralised critic
+    assert np.array_equal(alone.unpack(kept[:, : alone.size]), rows[:, : alone.numbers])
     two = kept.reshape(2, -1)  # two frames
     assert np.array_equal(packing.unpack(two), rows.reshape(2, -1))
     assert np.array_equal(packing.unpack_tensor(torch.from_numpy(two)), rows.reshape(2, -1))
+    assert packing.unpack(kept[:0]).shape == (0, 319)
     floats, runs = packed(packing, kept)
-    for count in (2, 3, 100, 304, 313):
+    for count in (2, 3, 100, 304, 313, 319):
         out = np.zeros(400, np.float32)
         write_numbers(kept[1], floats[1], runs, out, 5, count)
         assert np.array_equal(out[5 : 5 + count], rows[1, :count])
@@ -104,14 +108,20 @@ def test_a_pixel_beside_other_numbers_takes_one_byte_in_experience():
     assert shape.num_inputs == spec.num_inputs == 2 * 307
 
 
-def test_only_rows_of_floats_with_many_bytes_are_packed():
-    pixels = Part("", 0, (300,), is_pixels=True, are_bytes=True)
-    few = Part("", 0, (observation_parts.LEAST_BYTES - 1,), is_pixels=True, are_bytes=True)
-    number = Part("", 300, (1,), is_pixels=False)
+def test_only_rows_of_floats_with_images_are_packed():
+    pixels, few = part(300, are_bytes=True), part(observation_parts.LEAST_BYTES - 1, are_bytes=True)
+    one_hot = Part("", 0, (300,), is_pixels=False, are_bytes=True)
+    board = Part("", 0, (20, 20), is_pixels=False, are_bytes=True)
+    number = part(1)
     assert packing_of([pixels], np.uint8) is None
+    assert packing_of([pixels], np.uint8, [pixels]) is None
+    assert packing_of([pixels], np.uint8, [number]).size == 304
     assert packing_of([few, number], np.float32) is None
+    assert packing_of([number], np.float32, [pixels]) is None
+    assert packing_of([one_hot, number], np.float32) is None
+    assert packing_of([board, number], np.float32).size == 404
     assert packing_of([pixels, number], np.int64) is None
-    assert packing_of([pixels, number], np.float64).size == 304
+    assert packing_of([pixels, number], np.float64) is None
 
 
 RUNS = {
@@ -160,7 +170,8 @@ def check_equal(tmp_path, monkeypatch, policy, **settings):
         outcome_of(tmp_path / str(packs), monkeypatch, packs, policy, **settings)
         for packs in (True, False)
     ]
-    assert_same(*runs, policies=slice(0, 1), updates=4)
+    learners = slice(0, 2) if "policies" in settings else slice(0, 1)
+    assert_same(*runs, policies=learners, updates=4)
 
 
 @pytest.mark.slow_cases("normalised", "gru", "joint", "iqn", "prioritised", "sac", "ppo")
@@ -170,6 +181,7 @@ def test_training_equals_training_on_rows_of_floats(name, tmp_path, monkeypatch)
     check_equal(tmp_path, monkeypatch, RUNS[name], env=env)
 
 
+REPLAYS = {"algorithm": "dqn", "batch_size": 8, "experience": {"learning_starts": 16}}
 SEATS = {
     "self_play": {"population": {"matchmaker": "self_play"}},
     "ids": {"env": {"agent_id": True}},
@@ -178,6 +190,8 @@ SEATS = {
         "env": {"scripted": {"blue": f"{__name__}:brightest"}, "agent_id": True},
         "population": {"matchmaker": "self_play"},
     },
+    "unlike": {"policies": {"blue": REPLAYS}},
+    "state": {"env": {"options": {"mixed": False}}, "policies": {"blue": REPLAYS}},
     "workers": {
         "env": {
             "workers": 2,
@@ -196,8 +210,63 @@ def brightest(env, agent, observations, rng):
 
 
 @pytest.mark.process
-@pytest.mark.slow_cases("self_play", "ids", "scripted", "workers")
+@pytest.mark.slow_cases("self_play", "ids", "scripted", "unlike", "workers")
 @pytest.mark.parametrize("name", SEATS)
 def test_seats_of_all_kinds_read_packed_rows(name, tmp_path, monkeypatch):
     algorithm = "dqn" if name in ("scripted", "dealt") else "mappo"
     check_equal(tmp_path, monkeypatch, {"algorithm": algorithm}, **SEATS[name])
+
+
+class Breaks(Lamps):
+    """Shows a number that is not finite in its seventh turn."""
+
+    def show(self, agent):
+        found, self.shown = super().show(agent), getattr(self, "shown", 0) + 1
+        if self.shown > 14:
+            found["speed"][1] = np.nan
+        return found
+
+
+@pytest.mark.parametrize(
+    "scripted", [{}, {"red": f"{__name__}:brightest"}], ids=["plays", "watches"]
+)
+@pytest.mark.parametrize("population", [{}, {"matchmaker": "self_play"}], ids=["fixed", "dealt"])
+def test_numbers_that_are_not_finite_are_found_in_packed_rows(scripted, population, tmp_path):
+    with refuses(ContractError):
+        remuda.train(
+            Breaks,
+            env={"num_envs": 1, "scripted": scripted},
+            population=population,
+            policy={"algorithm": "dqn", "network": {"hidden": [8]}},
+            run={"turns": 40, "directory": tmp_path / "run", "evaluate_episodes": 0},
+            schedule="sequential",
+            view="quiet",
+        )
+
+
+def test_an_actor_is_waited_for_after_its_experience_was_lost(tmp_path):
+    """`learning_starts` more steps are collected then, though the lead is shorter."""
+    tree = {
+        "env": {"num_envs": 2},
+        "policy": {
+            "algorithm": "dqn",
+            "network": {"hidden": [8]},
+            "batch_size": 8,
+            "experience": {
+                "on_full": "wait",
+                "max_lead": 16,
+                "learning_starts": 64,
+                "capacity": 200,
+                "segment_length": 4,
+                "replay_ratio": 1.0,
+            },
+        },
+        "checkpoint": {"replay": False},
+        "schedule": "sequential",
+    }
+    directory = tmp_path / "run"
+    run = {"turns": 200, "directory": directory, "evaluate_episodes": 0}
+    remuda.train(Lamps, run=run, view="quiet", **tree)
+    remuda.train(resume=directory, run={"turns": 400}, view="quiet")
+    _, counts = outcome(directory)
+    assert counts["learn"][:, 0].min() > 30

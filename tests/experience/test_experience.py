@@ -24,18 +24,17 @@ from spawned import child_of
 from support import sample
 
 
-def make(streams=(1, 1), rollout=0, length=4, capacity=64, on_full="overwrite", max_lead=None):
+def make(streams=(1, 1), rollout=0, length=4, capacity=64, on_full="overwrite", lead=None):
     config = ExperienceConfig(
         capacity=capacity,
         segment_length=length,
         learning_starts=1,
         on_full=on_full,
-        max_lead=max_lead,
         replay_ratio=1.0,
     )
     actors = [Wakeup() for _ in streams]
     shape = StreamShape((1,), np.float32, 1)
-    return Experience(shape, config, streams, Wakeup(), actors, rollout)
+    return Experience(shape, config, streams, Wakeup(), actors, rollout, lead=lead)
 
 
 def step(writer, number, over=False):
@@ -115,9 +114,9 @@ def test_actors_share_the_room_there_is_and_fill_up_what_a_dead_one_leaves():
     assert number == 5 * 16 - 4
 
 
-@pytest.mark.parametrize(("capacity", "max_lead"), [(20, None), (20, 30), (64, 20)])
-def test_actors_together_stay_within_their_lead(capacity, max_lead):
-    experience = make((1, 1), capacity=capacity, on_full="wait", max_lead=max_lead)
+@pytest.mark.parametrize(("capacity", "lead"), [(20, None), (64, 20)])
+def test_actors_together_stay_within_their_lead(capacity, lead):
+    experience = make((1, 1), capacity=capacity, on_full="wait", lead=lead)
     writers = [ExperienceWriter(experience, actor) for actor in range(2)]
     for i in range(10):
         for writer in writers:

@@ -179,7 +179,9 @@ class FixedSeats(Seats):
             stream = batch.push_observations()
             if stream != NONE and self.checks is not None:
                 row, copy = divmod(stream, env.num_envs)
-                self.checks.observed(batch.agents[row], batch.arrays.observations[row], copy)
+                layout = batch.arrays.row
+                observed = layout.numbers(batch.arrays.observations[row], layout.own_size)
+                self.checks.observed(batch.agents[row], observed, copy)
             self.acted.T[batch.columns] = batch.arrays.acted
             if batch.seats[0].masked and self.checks is not None:
                 for row, agent in enumerate(batch.agents):

@@ -77,7 +77,8 @@ class StreamSeats(Seats):
                 if found != NONE and self.checks is not None:
                     self._check_observation(arrays, part.streams.start + found)
             if not part.policy_groups and self.checks is not None:  # no network plays them
-                observations = arrays.observations_flat[part.streams]
+                rows = arrays.observations_flat[part.streams]
+                observations = arrays.row.numbers(rows, arrays.row.own_size)
                 if observations.dtype.kind == "f":
                     found = first_strange(observations, acts.reshape(-1))
                     if found != NONE:
@@ -93,7 +94,8 @@ class StreamSeats(Seats):
     def _check_observation(self, arrays: StreamArrays, stream: int) -> None:
         assert self.checks is not None
         position, copy = divmod(stream, self.env.num_envs)
-        self.checks.observed(arrays.agents[position], arrays.observations[position], copy)
+        rows = arrays.row.numbers(arrays.observations[position], arrays.row.own_size)
+        self.checks.observed(arrays.agents[position], rows, copy)
 
     def _parts(self, group: int) -> list[_AdjacentAgents]:
         found = self._adjacent.get(group)

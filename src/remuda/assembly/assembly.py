@@ -204,6 +204,7 @@ class Assembly:
         population = self.table.state() if self.table is not None else None
         return {
             "scoreboard": self.scoreboard.state(),
+            "turns": int(self.scoreboard.turns()),
             "written": {name: found.written for name, found in self.experience.items()},
             "published": {name: s.state() for name, s in self.snapshots(training=True).items()},
             "population": population,

@@ -63,6 +63,7 @@ def experience_of_all(
                 AHEAD if spec.config.population.dealt else 1,
                 plan.keeps,
                 arena,
+                policy.config.lead(policy.memory > 0),
             )
     return {policy.name: found[policy.name] for policy in policies}
 

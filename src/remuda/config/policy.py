@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import cache, reduce
 from types import MappingProxyType
@@ -370,17 +371,31 @@ class PolicyConfig(Section):
                 "to 0"
             )
 
+    def steps_per_batch(self, recurrent: bool) -> float:
+        """Return the steps that an actor collects for each batch of a learner that replays."""
+        largest = max(self.batch_size, self.experience.segment_length if recurrent else 0)
+        return largest / (self.experience.replay_ratio or 1.0)
+
+    def lead(self, recurrent: bool) -> int:
+        """Return the steps that an actor which waits may be ahead of training.
+
+        It is at least the steps of a batch, so that the actor and the learner do not wait for each
+        other.
+        """
+        capacity, most = self.experience.capacity, self.experience.max_lead
+        if most is None:
+            return capacity
+        return min(capacity, max(most, math.ceil(self.steps_per_batch(recurrent))))
+
     def check_waiting(self, recurrent: bool) -> None:
-        """Refuse a lead with which actor and learner would wait for each other."""
+        """Refuse a capacity with which actor and learner would wait for each other."""
         experience = self.experience
         if experience.on_full != "wait" or self.rollout_length:
             return
-        largest = max(self.batch_size, experience.segment_length if recurrent else 0)
-        share = largest / (experience.replay_ratio or 1.0)
-        if experience.lead < share:
-            name = "capacity" if experience.lead == experience.capacity else "max_lead"
+        share = self.steps_per_batch(recurrent)
+        if experience.capacity < share:
             raise ValueError(
-                f"experience.{name} is {experience.lead}, less than the {share:.0f} steps "
+                f"experience.capacity is {experience.capacity}, less than the {share:.0f} steps "
                 "collected per batch; with experience.on_full 'wait' the actor and "
                 "the learner would wait for each other"
             )

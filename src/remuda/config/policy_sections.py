@@ -173,8 +173,9 @@ class ExperienceConfig(Section):
     learner has not taken a complete rollout. PPO with `overwrite`: learners take the newest
     complete rollout, and skipped rollouts count as lost."""
     max_lead: Annotated[Count | None, Only("transitions", needs="{}experience.on_full wait")] = None
-    """`wait`: maximum steps that training at the replay ratio may be behind. None, or more than
-    `capacity`: `capacity`. SAC's default is 1,000, so that it makes its updates in `async` too."""
+    """`wait`: maximum steps that training at the replay ratio may be behind, but not less than the
+    steps collected per batch. None, or more than `capacity`: `capacity`. SAC's default is 1,000, so
+    that it makes its updates in `async` too."""
     wait_limit: Annotated[PositiveFloat, Only(needs="{}experience.on_full wait")] = 2.0
     """`wait`: maximum seconds that the actor waits for a learner that takes no steps. It waits for
     the mean duration of two of that learner's updates, at least 0.2 seconds and at most this value.
@@ -186,11 +187,6 @@ class ExperienceConfig(Section):
     group: str = ""
     """Policies with the same group learn from each other's experience too. Empty: each learns only
     from its own. Not with `learning_mode on_policy`."""
-
-    @property
-    def lead(self) -> int:
-        """The steps that an actor which waits may be ahead of training at the replay ratio."""
-        return self.capacity if self.max_lead is None else min(self.max_lead, self.capacity)
 
 
 class PublishConfig(Section):

@@ -132,7 +132,9 @@ class Requests:
             found = {"error": f"{type(error).__name__}: {error}"}
         # A full disk costs the answer, not the run.
         with contextlib.suppress(OSError):
-            write_whole(path.with_suffix(ANSWER), json.dumps(found).encode(), sync=False)
+            write_whole(
+                path.with_suffix(ANSWER), json.dumps(found, default=str).encode(), sync=False
+            )
 
     def _carry_out(self, request: Mapping[str, Any], path: Path) -> Any:
         action = request.get("do")

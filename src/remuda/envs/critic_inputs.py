@@ -71,9 +71,9 @@ def critic_parts(agents: Sequence[AgentSpec], agent: int, kind: str) -> CriticPa
     parts: list[Part] = []
     for space in added:
         if space is not None:
-            parts += parts_of(space)
+            parts += (part._replace(name="") for part in parts_of(space))
         if kind != STATE:
-            parts.append(Part("is_active", 0, (1,), is_pixels=False, are_bytes=True))
+            parts.append(Part("", 0, (1,), is_pixels=False, are_bytes=True))
     kept = [agents[agent].observation_space, *(space for space in added if space is not None)]
     dtype = np.result_type(*(space.dtype for space in kept))
     return CriticParts(tuple(parts), np.dtype(np.uint8) if dtype.kind == "b" else dtype)

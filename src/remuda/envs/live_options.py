@@ -62,10 +62,19 @@ class LiveEnvOptions:
         return {name: value for turn, name, value in self.changes() if turn <= turns}
 
     def values(self, turns: int) -> dict[str, Any]:
-        """Return all changeable options with their values after these turns; None: not known."""
+        """Return all changeable options with their values after these turns.
+
+        None: the value is not known, or is no plain data.
+        """
         known = {**default_options(self.env.game), **self.env.options, **self.env.in_force}
         known |= self.in_force(turns)
-        return {name: known.get(name) for name in self.env.changeable_options}
+        found: dict[str, Any] = {}
+        for name in self.env.changeable_options:
+            try:
+                found[name] = _plain(name, known.get(name))
+            except UsageError:  # such as an enum, which only the environment's code can make
+                found[name] = None
+        return found
 
     def change(self, name: str, value: Any, turn: int, played: int) -> None:
         """Change an option from a turn, or from now on if more turns are `played`.

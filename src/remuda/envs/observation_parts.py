@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +29,11 @@ class Part(NamedTuple):
     @property
     def size(self) -> int:
         return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def is_image(self) -> bool:
+        """True if it is worth one byte a number: bytes of a screen or of a board."""
+        return self.are_bytes and (self.is_pixels or len(self.shape) > 1)
 
 
 class PartsBox(spaces.Box):
@@ -69,19 +74,39 @@ def parts_of(space: spaces.Space[Any]) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-def packing_of(parts: Iterable[Part], dtype: npt.DTypeLike) -> Packing | None:
-    """Return how rows of these parts are packed; None if their dtype is kept.
+def packing_of(
+    own: Sequence[Part], dtype: npt.DTypeLike, added: Sequence[Part] = ()
+) -> Packing | None:
+    """Return how rows are packed that hold an observation and a critic's inputs; None: not at all.
 
-    Only rows of floats with at least `LEAST_BYTES` bytes are packed.
+    An observation of floats is packed if it has at least `LEAST_BYTES` numbers of images, and one
+    of bytes if it is beside floats. So the packed observation is the beginning of the packed row,
+    for policies without a centralised critic.
+
+    dtype: of the observation. added: the critic's inputs; empty: none, or they are not stored.
     """
+    kind = np.dtype(dtype)
+    if kind.kind == "f":
+        images = sum(part.size for part in own if part.is_image)
+        packs = kind == np.float32 and images >= LEAST_BYTES
+    else:
+        beside = sum(part.size for part in added if part.is_image)
+        images = sum(part.size for part in own) + beside
+        all_bytes = all(part.are_bytes for part in added)
+        packs = kind == np.uint8 and not all_bytes and images >= LEAST_BYTES
+    sections = (own, added) if added else (own,)
+    return Packing(tuple(map(_runs, sections))) if packs else None
+
+
+def _runs(parts: Iterable[Part]) -> tuple[PackedRun, ...]:
+    """Return the runs of neighbouring parts that are stored alike."""
     runs: list[PackedRun] = []
     for part in parts:
-        count = part.size
+        length = part.size
         if runs and runs[-1].are_bytes == part.are_bytes:
-            count += runs.pop().length
-        runs.append(PackedRun(count, part.are_bytes))
-    size = sum(run.length for run in runs if run.are_bytes)
-    return Packing(tuple(runs)) if np.dtype(dtype).kind == "f" and size >= LEAST_BYTES else None
+            length += runs.pop().length
+        runs.append(PackedRun(length, part.are_bytes))
+    return tuple(runs)
 
 
 def size_of(space: spaces.Space[Any] | None) -> int:

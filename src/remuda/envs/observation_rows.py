@@ -38,7 +38,9 @@ class PackedRows(Wrapped):
         agents, self._packings, self._rows = [], [], []
         for agent in game.agents:
             space: Any = agent.observation_space
-            packing = packing_of(parts_of(space), space.dtype)
+            own = space.own if isinstance(space, CriticBox) else space
+            parts = parts_of(own)
+            packing = packing_of(parts, own.dtype, parts_of(space)[len(parts) :])
             self._packings.append(packing)
             self._rows.append(np.zeros((game.num_envs, *space.shape), space.dtype))
             packed = space if packing is None else PackedBox(space, packing)

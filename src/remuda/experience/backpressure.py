@@ -58,6 +58,7 @@ class Backpressure:
         self.late_since: float | None = None
         self.left_behind = False  # whether the actor no longer waits for this learner
         self._rollout = experience.ahead * experience.rollout
+        self._lead = experience.lead
         self._all, self._counters = experience.counters, experience.rings[actor].counters
         ring = experience.rings[actor]
         self._queue, self._numbers = ring.shared["queue"], ring.shared["numbers"]
@@ -134,7 +135,7 @@ class Backpressure:
             )
             return 0 if has_room else 1
         consumed = self.progress()  # load `CONSUMED` first: the learner stores `EXCUSED` first
-        ahead = int(total(self._all, WRITTEN)) - self.config.lead - consumed
+        ahead = int(total(self._all, WRITTEN)) - self._lead - consumed
         if self._excused is None:
             self._excused = max(ahead, 0)
         if ahead <= 0:

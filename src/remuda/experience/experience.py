@@ -50,7 +50,9 @@ class Experience:
         ahead: int = 1,  # rollouts that actors may write before they wait
         keeps: bool = False,  # hold `capacity` steps for replay in addition to the rollouts
         arena: Arena | None = None,
+        lead: int | None = None,  # steps that waiting actors may be ahead; None: `capacity`
     ) -> None:
+        self.lead = config.capacity if lead is None else lead
         self.shape, self.config, self.rollout = shape, config, rollout
         self.num_streams = sum(num_streams)
         self.learner, self.actors = learner, tuple(actors)
@@ -189,7 +191,7 @@ class Experience:
         was dead or made no progress. Actors ignore this excess until the learner has caught up. The
         learner publishes the excess, because an actor may have been asleep when it arose.
         """
-        ahead = self.written - self.config.lead - steps
+        ahead = self.written - self.lead - steps
         before, slack = self._excused, STEPS_PER_TURN * self.num_streams
         if before is None or ahead <= 0 or ahead > before + slack:
             self._excused = max(ahead, 0)

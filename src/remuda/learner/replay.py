@@ -222,8 +222,10 @@ class ReplayLearner(Learner):
         if experience.may_wait:
             samples = max(trainer.row[Learn.SAMPLES] - self._last[policy], 0.0)
             idle = trainer.halted or not self._alive[policy]
-            # Steps that a resumed run did not restore cannot be trained on.
-            paid = max(_steps_paid(trainer, samples), experience.lost)
+            # Steps that a resumed run did not restore cannot be trained on, and training starts
+            # again after `learning_starts` more.
+            starts = trainer.config.experience.learning_starts
+            paid = max(_steps_paid(trainer, samples), experience.lost + starts)
             experience.consume(NEVER if idle else paid)
 
 

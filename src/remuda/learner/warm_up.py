@@ -43,7 +43,12 @@ def warm_up(
     process finds the functions compiled, and skips the kinds of stacks that it shares.
     """
     distinct = {
-        (replace(specs[0], name="").specification, device, len(specs) > 1): (specs, device)
+        (
+            replace(specs[0], name="").specification,
+            repr(specs[0].config.experience),
+            device,
+            len(specs) > 1,
+        ): (specs, device)
         for specs, device in stacks
     }
     for kind, (specs, device) in distinct.items():

@@ -81,9 +81,8 @@ class PolicySpec:
     @property
     def packing(self) -> Packing | None:
         """Return how experience packs an observation, with a critic's inputs; None: it does not."""
-        if self.critic is None:
-            return packing_of(self.parts, self.dtype)
-        return packing_of((*self.parts, *self.critic.parts), self.critic.dtype)
+        added = () if self.critic is None else self.critic.parts
+        return packing_of(self.parts, self.dtype, added)
 
     @property
     def memory(self) -> int:

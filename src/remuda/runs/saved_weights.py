@@ -78,8 +78,8 @@ def env_options_at(
     number = find_checkpoint(run, spec, checkpoint)
     if number is not None:
         saved = run.checkpoints.read(number, COORDINATOR)
-        turns = run.checkpoints.manifest(number).turns
-        return in_force(saved.get("env_options", "[]"), turns)
+        # The turns when the state was read: the manifest may count fewer.
+        return in_force(saved.get("env_options", "[]"), int(saved["turns"]))
     for policy in _ended_with(run, spec):
         if run.has_weights(policy.name):
             found: dict[str, Any] = json.loads(

@@ -56,9 +56,10 @@ def clone_run(
     run = RunDirectory.create(config, spec)
     try:
         snapshots = _snapshots(spec, names, weights, settings)
-        save_weights(run, spec.policies, snapshots, spec.env.changed)
+        # First, so that a directory with weights says what it is.
         about = {"data": [each.run for each in data], "agents": names, **vars(settings)}
         write_file(run.imitation, json.dumps(about, indent=2).encode())
+        save_weights(run, spec.policies, snapshots, spec.env.changed)
     finally:
         run.unlock()
     return run.path

@@ -1,6 +1,7 @@
 """SAC: its losses, its squashed actions, and stacks of it."""
 
 import math
+from dataclasses import is_dataclass, replace
 
 import numpy as np
 import pytest
@@ -259,3 +260,21 @@ def test_infinite_buffers_stay_in_the_target():
 def test_numbers_that_nothing_can_be_learned_with_are_refused(key, value):
     with refuses(ConfigError, f"sac.{key}"):
         load_config({"policy": {"algorithm": "sac", "sac": {key: value}}})
+
+
+@ACTIONS
+def test_weights_of_prioritised_replay_do_not_change_temperature_and_entropy(actions):
+    batch = batch_of(actions)
+    plain = make(actions, temperature=0.3).update(batch).actor
+    weighted = (
+        make(actions, temperature=0.3)
+        .update(
+            replace(batch, weights=torch.full((1, 32), 0.5))
+            if is_dataclass(batch)
+            else batch._replace(weights=torch.full((1, 32), 0.5))
+        )
+        .actor
+    )
+    assert weighted.temperature.item() == pytest.approx(0.3)
+    assert weighted.entropy.item() == pytest.approx(plain.entropy.item())
+    assert weighted.value_loss.item() == pytest.approx(plain.value_loss.item() / 2)

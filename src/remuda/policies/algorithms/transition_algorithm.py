@@ -299,7 +299,10 @@ class TransitionAlgorithm(Algorithm):
         if batch.weights.numel():
             losses = losses * batch.weights
             if actor is not None:
-                actor = ActorMetrics(*(each * batch.weights for each in actor))
+                actor = actor._replace(
+                    policy_loss=actor.policy_loss * batch.weights,
+                    value_loss=actor.value_loss * batch.weights,
+                )
         loss = losses.mean(-1)
         part.online.backward(loss.sum())
         value, errors = values.detach().flatten(1).mean(1), errors.detach()

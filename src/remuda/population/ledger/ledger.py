@@ -365,16 +365,17 @@ def options_in(records: Array) -> list[tuple[int, dict[str, Any]]]:
         first = records[places[at]]
         count = -(-int(first["digest"]) // (16 * len(first["oldest"])))
         part = records[places[at] : places[at] + count]
-        is_whole = len(part) == count and (part["kind"] == OPTIONS).all()
+        is_whole = len(part) == count > 0 and (part["kind"] == OPTIONS).all()
         if not is_whole or (part["digest"] != first["digest"]).any():
             at += 1
             continue
         text = np.stack((part["oldest"], part["newest"]), 1).tobytes()[: int(first["digest"])]
-        at += count
         try:
             options = checked(json.loads(text), {})
         except (ValueError, RecursionError):
+            at += 1
             continue
+        at += count
         if not found or found[-1][1] != options:
             found.append((int(first["number"]), options))
     return found

@@ -250,13 +250,15 @@ class Table(Words):
 
     def state(self) -> State:
         """Return everything as plain data; the actor may continue at the same time."""
+        # Read before the records: an actor writes it after them. So it may be recorded twice.
+        options = self.word(OPTIONS)
         saved: State = {
             "policies": list(self.policies),
             "hyperparameter_names": list(self.hyperparameters.names),
             "pairs": self.pairs.copy(),
             "recent": self.recent.copy(),
             "leaving": self._shared["leaving"].copy(),
-            "words": [self.word(MATCHES), self._proposed(), self.word(RECORDS), self.word(OPTIONS)],
+            "words": [self.word(MATCHES), self._proposed(), self.word(RECORDS), options],
             "copies": {},
         }
         while True:  # repeat until no birth was ordered in between, so that orders are complete

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -28,22 +29,22 @@ class PackedRun(NamedTuple):
 class Packing:
     """The layout of a packed row.
 
-    1. The float32 numbers of the row come first, in their order; then its bytes, in theirs.
-    2. Zero bytes fill the row up to a multiple of 4, so that float32 numbers are aligned.
+    1. A section has its float32 numbers first, in their order, and then its bytes, in theirs.
+    2. Sections follow each other. Zero bytes fill each up to a multiple of 4 bytes, so that float32
+       numbers are aligned. So the packed row of the first sections is the beginning of a whole one.
     """
 
-    runs: tuple[PackedRun, ...]  # in the order of the unpacked numbers
+    sections: tuple[tuple[PackedRun, ...], ...]  # each has runs in the order of its numbers
 
     @cached_property
     def numbers(self) -> int:
         """Return how many numbers a row has."""
-        return sum(run.length for run in self.runs)
+        return sum(run.length for section in self.sections for run in section)
 
     @cached_property
     def size(self) -> int:
         """Return how many bytes a packed row has."""
-        count = sum(run.length * (1 if run.are_bytes else NUMBER) for run in self.runs)
-        return -(-count // NUMBER) * NUMBER
+        return sum(map(_size, self.sections))
 
     @cached_property
     def table(self) -> Integers:
@@ -51,11 +52,14 @@ class Packing:
 
         The index counts bytes or float32 numbers from the start of the row.
         """
-        starts = [0, NUMBER * sum(run.length for run in self.runs if not run.are_bytes)]
-        rows = []
-        for run in self.runs:
-            rows.append((run.length, run.are_bytes, starts[run.are_bytes]))
-            starts[run.are_bytes] += run.length
+        rows, begin = [], 0
+        for section in self.sections:
+            floats = sum(run.length for run in section if not run.are_bytes)
+            starts = [begin // NUMBER, begin + NUMBER * floats]
+            for run in section:
+                rows.append((run.length, run.are_bytes, starts[run.are_bytes]))
+                starts[run.are_bytes] += run.length
+            begin += _size(section)
         return np.array(rows, np.int64)
 
     def pack(self, rows: Array, out: Array) -> None:
@@ -74,7 +78,7 @@ class Packing:
         for count, are_bytes, at in self.table.tolist():
             found[:, begin : begin + count] = (kept if are_bytes else floats)[:, at : at + count]
             begin += count
-        return found.reshape(*rows.shape[:-1], -1)
+        return found.reshape(*rows.shape[:-1], rows.shape[-1] // self.size * self.numbers)
 
     def unpack_tensor(self, rows: torch.Tensor) -> torch.Tensor:
         """Return the numbers of packed rows, as `unpack` does."""
@@ -86,7 +90,14 @@ class Packing:
             (kept if are_bytes else floats)[:, at : at + count].float()
             for count, are_bytes, at in self.table.tolist()
         ]
-        return torch.cat(parts, -1).view(*rows.shape[:-1], -1)
+        return torch.cat(parts, -1).view(
+            *rows.shape[:-1], rows.shape[-1] // self.size * self.numbers
+        )
+
+
+def _size(section: Iterable[PackedRun]) -> int:
+    count = sum(run.length * (1 if run.are_bytes else NUMBER) for run in section)
+    return -(-count // NUMBER) * NUMBER
 
 
 @cache

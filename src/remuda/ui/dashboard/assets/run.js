@@ -121,7 +121,7 @@ export function make(main, id) {
       else { stop.dataset.sure = "yes"; fill(stop, "Stop: sure?"); setTimeout(() => { delete stop.dataset.sure; fill(stop, "Stop the run"); }, 4000); }
     } }, "Stop the run");
     names();
-    const environment = await optionControls(send);
+    const environment = await optionControls(send).catch(() => null);  // the other controls work without it
     fill(control, h("div", { class: "bar" }, h("h2", {}, "Control"), h("button", { onclick: () => send("Checkpoint requested", { do: "checkpoint" }) }, "Save a checkpoint"), stop,
       policy, what, to, h("button", { onclick: () => {
         if (to.value === "") fill(message, "Enter a number; nothing was changed");  // a half-typed number is empty, too
