@@ -95,7 +95,7 @@ def descendants():
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
             line = " ".join(process.cmdline())
-            is_server = process.ppid() == os.getpid() and "-B -c import sys" in line
+            is_server = process.ppid() == os.getpid() and " -c import sys" in line
             if not is_server and "resource_tracker" not in line:
                 found[process.pid] = line[:200]
     return found

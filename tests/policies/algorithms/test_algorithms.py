@@ -110,9 +110,9 @@ def test_what_an_update_tells_is_of_each_policy_by_itself(kind):
     for k in range(3):
         alone = make(kind, first=k)
         own = Transitions(*(getattr(batch, f)[k : k + 1] for f in batch.__dataclass_fields__))
-        for one, other in zip(learned, alone.update(own), strict=True):
+        for one, other in zip(learned[:-1], alone.update(own)[:-1], strict=True):
             torch.testing.assert_close(one[k : k + 1], other)
-    for told in learned:
+    for told in learned[:-1]:  # no actor
         assert len({str(one) for one in told.tolist()}) == 3
 
 

@@ -149,7 +149,7 @@ def test_steps_that_do_not_count_change_nothing(kind):
     one, other = make(kind), make(kind)
     told = one.update(batch)
     others = other.update(replace(batch, inputs=inputs, r_t=r_t))
-    for a, b in zip(told, others, strict=True):
+    for a, b in zip(told[:-1], others[:-1], strict=True):  # no actor
         assert torch.equal(a, b)
     assert torch.equal(one.online.flat, other.online.flat)
     assert told.errors.shape == (1, SEQUENCES)
@@ -182,7 +182,7 @@ def test_a_stack_trains_as_its_policies_would_alone(kind):
         for _ in range(4):
             own = alone.update(row(batch, k))
         torch.testing.assert_close(alone.online.flat[0], together.online.flat[k])
-        for one, other in zip(own, told, strict=True):
+        for one, other in zip(own[:-1], told[:-1], strict=True):
             torch.testing.assert_close(one[0], other[k])
         assert (together.online.flat[k] - before[k]).abs().max() > 1e-3
 
