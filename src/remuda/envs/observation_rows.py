@@ -31,18 +31,20 @@ class PackedBox(spaces.Box):
 
 
 class PackedRows(Wrapped):
-    """An environment whose rows of floats with many bytes among them are packed."""
+    """An environment whose rows of images and other numbers are packed; see `packing_of`."""
 
     def __init__(self, game: VectorEnv) -> None:
         super().__init__(game)
-        agents, self._packings, self._rows = [], [], []
+        agents, self._packings = [], []
+        self._rows: list[Array] = []  # unpacked; empty for agents whose rows are not packed
         for agent in game.agents:
             space: Any = agent.observation_space
             own = space.own if isinstance(space, CriticBox) else space
             parts = parts_of(own)
             packing = packing_of(parts, own.dtype, parts_of(space)[len(parts) :])
             self._packings.append(packing)
-            self._rows.append(np.zeros((game.num_envs, *space.shape), space.dtype))
+            copies = 0 if packing is None else game.num_envs
+            self._rows.append(np.zeros((copies, *space.shape), space.dtype))
             packed = space if packing is None else PackedBox(space, packing)
             agents.append(replace(agent, observation_space=packed))
         self.agents = tuple(agents)

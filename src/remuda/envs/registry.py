@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 TOGETHER = "env.observe_together"  # option key of `env.observe_together`
 AGENT_ID = "env.agent_id"  # option key of `env.agent_id`
-PACKED = "packed observations"  # option key: rows of floats with many bytes are packed
+PACKED = "packed observations"  # option key: rows of images and floats are packed
 CHANGED = "env.changed_options"  # option key of the options that a run changed, with their values
 CRITIC = "policy.value.input"  # option key of the inputs that centralised critics get
 RANDOM = "random"  # a scripted policy of every game: uniform over allowed actions
