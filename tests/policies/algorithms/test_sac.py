@@ -24,6 +24,18 @@ CONTINUOUS, DISCRETE = SquashedActions(LOW, HIGH), DiscreteActions((3,))
 ACTIONS = pytest.mark.parametrize("actions", [CONTINUOUS, DISCRETE], ids=["continuous", "discrete"])
 
 
+@pytest.fixture(params=[1, 2], ids=["kernels", "torch"])
+def threads(request):
+    """With one thread, kernels compute the updates of continuous actions."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield
+    torch.set_num_threads(before)
+
+
+THREADS = pytest.mark.usefixtures("threads")
+
+
 def make(actions, policies=1, first=0, **sac):
     network = NetworkConfig(hidden=(16, 12), dueling=False)
     config = PolicyConfig(algorithm="sac", network=network, batch_size=32, sac=sac)
@@ -105,6 +117,7 @@ def test_the_discrete_gradients_are_those_of_the_paper(masked):
     assert found == pytest.approx((entropies - targets).item(), abs=1e-5)
 
 
+@THREADS
 def test_the_continuous_gradients_are_those_of_the_paper():
     """Haarnoja et al. 2018, equations 5 to 9 and 18, with `torch.distributions`."""
     algorithm = make(CONTINUOUS, temperature=0.3)
@@ -143,6 +156,7 @@ def test_the_continuous_gradients_are_those_of_the_paper():
     )
 
 
+@THREADS
 @ACTIONS
 def test_a_stack_trains_as_its_policies_would_alone(actions):
     together = make(actions, policies=3)
@@ -158,6 +172,7 @@ def test_a_stack_trains_as_its_policies_would_alone(actions):
         torch.testing.assert_close(together.target.flat[k], alone.target.flat[0])
 
 
+@THREADS
 @ACTIONS
 def test_it_goes_on_where_it_was(actions):
     first, second = make(actions, policies=2), make(actions, policies=2, first=5)
@@ -171,6 +186,7 @@ def test_it_goes_on_where_it_was(actions):
     assert torch.equal(first.target.flat, second.target.flat)
 
 
+@THREADS
 def test_target_critics_move_by_tau():
     algorithm = make(CONTINUOUS, tau=0.25)
     before = algorithm.target.flat.clone()
@@ -179,6 +195,7 @@ def test_target_critics_move_by_tau():
     torch.testing.assert_close(algorithm.target.flat, wanted)
 
 
+@THREADS
 def test_a_fixed_temperature_stays():
     algorithm = make(CONTINUOUS, learn_temperature=False, temperature=0.2)
     for seed in range(3):
@@ -247,6 +264,7 @@ def test_a_fixed_temperature_is_the_one_of_the_settings_whatever_the_weights_hol
         assert torch.equal(found, wanted)
 
 
+@THREADS
 def test_infinite_buffers_stay_in_the_target():
     algorithm = make(CONTINUOUS)
     algorithm.online.flat.data[0, -1] = algorithm.target.flat[0, -1] = -math.inf
@@ -262,6 +280,7 @@ def test_numbers_that_nothing_can_be_learned_with_are_refused(key, value):
         load_config({"policy": {"algorithm": "sac", "sac": {key: value}}})
 
 
+@THREADS
 @ACTIONS
 def test_weights_of_prioritised_replay_do_not_change_temperature_and_entropy(actions):
     batch = batch_of(actions)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,12 +15,15 @@ from remuda.config import PolicyConfig
 from remuda.config.algorithm_registry import BUILT_IN, Section
 from remuda.errors import ContractError
 from remuda.policies.actions import Actions, valued
+from remuda.policies.algorithms.algorithm import has_flag
+from remuda.policies.algorithms.kernels.sac import FusedSAC, move_targets
 from remuda.policies.algorithms.transition_algorithm import (
     ActorMetrics,
     Loss,
     Part,
     TransitionAlgorithm,
     Transitions,
+    TransitionSequences,
 )
 from remuda.policies.continuous_actions import ContinuousActions, SquashedActions
 from remuda.policies.losses import LEAST_LOG, entropy, log_probabilities
@@ -26,7 +31,7 @@ from remuda.policies.networks.encoders import encoder_for
 from remuda.policies.networks.network import Network
 from remuda.policies.networks.soft_actor_critic import LOG_TEMPERATURE, SoftActorCritic
 from remuda.policies.spec import PolicySpec
-from remuda.policies.stack import Parameters
+from remuda.policies.stack import Parameters, whole_rows
 
 DISCRETE_TARGET = 0.5  # default target entropy of discrete actions, as a share of the largest
 
@@ -41,6 +46,7 @@ class SAC(TransitionAlgorithm):
 
     masks = True
     samples = True
+    kernels: ClassVar[bool] = True  # not inherited by a class that overrides the loss
     section: ClassVar[Section] = "sac"
     unused: ClassVar[Sequence[str]] = BUILT_IN["sac"].unused
     network: SoftActorCritic
@@ -101,20 +107,46 @@ class SAC(TransitionAlgorithm):
 
     def loss(self, batch: Transitions, part: Part) -> Loss:
         members = slice(part.first, part.end)
-        log_temperature = part.online.parameters[LOG_TEMPERATURE].squeeze(-1)  # [G, 1]
-        learns = self.config.sac.learn_temperature
-        temperature = log_temperature.detach().exp() if learns else self._temperatures[members]
+        temperature = self._temperature(part)
         losses = self._continuous if self.network.is_continuous else self._discrete
         q_tm1, target, actor, entropies = losses(batch, part, temperature)
         first, second = (0.5 * (q - target).square() for q in q_tm1)
         critic = first + second
         found = critic + actor
-        if learns:
+        if self.config.sac.learn_temperature:
+            log_temperature = part.online.parameters[LOG_TEMPERATURE].squeeze(-1)  # [G, 1]
             found = found + log_temperature * (entropies - self._target_of(batch, members))
         values = torch.minimum(*(q.detach() for q in q_tm1))
-        errors = (target - values) if batch.weights.numel() else None
         used = temperature.expand_as(entropies)
-        return Loss(found, values, errors, ActorMetrics(actor, critic, entropies, used))
+        return Loss(found, values, target - values, ActorMetrics(actor, critic, entropies, used))
+
+    def _differentiate(
+        self, batch: Transitions | TransitionSequences, part: Part
+    ) -> tuple[Tensor, Tensor, Tensor, ActorMetrics | None]:
+        """Use kernels if they support the network and the actions."""
+        if isinstance(batch, TransitionSequences) or not self.is_fused:
+            return super()._differentiate(batch, part)
+        members, learns = slice(part.first, part.end), self.config.sac.learn_temperature
+        temperatures = self._temperature(part)
+        normals = torch.stack(self._normals(batch, part))
+        targets = self._targets[members] if learns else None
+        return self._fused.step(part.online, part.target, batch, normals, temperatures, targets)
+
+    @property
+    def is_fused(self) -> bool:
+        implements = has_flag(type(self), "kernels", "loss", "_continuous", "_policy", "_sampled")
+        return implements and FusedSAC.suits(self.network, self.device)
+
+    @cached_property
+    def _fused(self) -> FusedSAC:
+        return FusedSAC(self.network)
+
+    def _temperature(self, part: Part) -> Tensor:
+        """Return the temperatures [G, 1]."""
+        if not self.config.sac.learn_temperature:
+            return self._temperatures[part.first : part.end]
+        log_temperature = part.online.parameters[LOG_TEMPERATURE]
+        return log_temperature.detach().squeeze(-1).exp()
 
     def _target_of(self, batch: Transitions, members: slice) -> Tensor:
         """Return the target entropies [G, 1]; by default [G, B] if actions are masked."""
@@ -175,15 +207,20 @@ class SAC(TransitionAlgorithm):
     def _policy(self, parameters: Parameters, inputs: Tensor) -> Tensor:
         return self.network.outputs(self.network.acting(parameters, None), inputs)
 
-    def _normals(self, batch: Transitions, part: Part) -> Tensor:
+    def _normals(self, batch: Transitions, part: Part) -> tuple[Tensor, Tensor]:
         """Draw two standard normal numbers for each action, each policy from its own generator."""
         shape = (2, *batch.a_tm1.shape[1:])
         drawn = [torch.randn(shape, generator=rng) for rng in self._rngs[part.first : part.end]]
-        return torch.stack(drawn, 1).to(self.device)
+        s_t, s_tm1 = torch.stack(drawn, 1).to(self.device)
+        return s_t, s_tm1
 
     def renew_targets(self, part: Part) -> None:
-        for policy in range(part.first, part.end):
-            target, online = self.target.flat[policy], self.online.flat[policy].detach()
-            moved = target.lerp(online, self.configs[policy].sac.tau)
-            # Equal numbers stay: buffers may be infinite, and infinity minus itself is no number.
-            target.copy_(torch.where(online == target, target, moved))
+        shares = [config.sac.tau for config in self.configs[part.first : part.end]]
+        target, online = part.target.flat, part.online.flat.detach()
+        if self.device.type == "cpu":
+            rows = whole_rows(target), whole_rows(online)
+            move_targets(*rows, np.float32(shares), target.shape[1])
+            return
+        for row, other, share in zip(target, online, shares, strict=True):
+            # Equal numbers stay, as in `move_targets`.
+            row.copy_(torch.where(other == row, row, row.lerp(other, share)))

@@ -39,11 +39,9 @@ class SoftActorCritic(Network):
         super().__init__(num_inputs, config, encoder, scale)
         self.actions, self._temperature = actions, temperature
         self.is_continuous = isinstance(actions, SquashedActions)
-        self.layers = tuple(
-            layer for head in (POLICY, *CRITICS) for layer in (*self._hidden(head), head)
-        )
+        self.layers = tuple(layer for head in (POLICY, *CRITICS) for layer in self.tower(head))
         if encoder is None and scale == 1.0:
-            self.plain_layers = (*self._hidden(POLICY), POLICY)
+            self.plain_layers = self.tower(POLICY)
         shapes, width = self._tower_shapes(POLICY)
         found = shapes | linear_shapes(POLICY, width, actions.num_outputs)
         outputs = 1 if self.is_continuous else actions.num_outputs
@@ -51,7 +49,7 @@ class SoftActorCritic(Network):
             shapes, width = self._tower_shapes(critic)
             shapes |= linear_shapes(critic, width, outputs)
             if self.is_continuous:
-                first = f"{(*self._hidden(critic), critic)[0]}.weight"
+                first = f"{self.tower(critic)[0]}.weight"
                 inputs, units = shapes[first]
                 shapes[first] = inputs + actions.size, units
             found |= shapes
@@ -62,13 +60,13 @@ class SoftActorCritic(Network):
     def initialise(self, parameters: Parameters, generator: torch.Generator) -> None:
         for head in (POLICY, *CRITICS):
             self._initialise_encoder(head, parameters, generator)
-            for layer in (*self._hidden(head), head):
+            for layer in self.tower(head):
                 initialise_layer(parameters, layer, generator)
         with torch.no_grad():
             parameters[LOG_TEMPERATURE].fill_(math.log(self._temperature))
 
     def acting(self, parameters: Parameters, noise: torch.Generator | None) -> Weights:  # noqa: ARG002
-        return self._taken(parameters, POLICY, (*self._hidden(POLICY), POLICY))
+        return self._taken(parameters, POLICY, self.tower(POLICY))
 
     def outputs(self, weights: Weights, inputs: Tensor) -> Tensor:
         x = self._tower(weights, POLICY, scaled(inputs, self.input_scale))
@@ -91,6 +89,10 @@ class SoftActorCritic(Network):
             x = apply(weights, critic, self._through_hidden(weights, critic, x))
             found.append(x if actions is None else x.squeeze(-1))
         return found
+
+    def tower(self, head: str) -> tuple[str, ...]:
+        """Return the names of the linear layers up to a head."""
+        return (*self._hidden(head), head)
 
     def _hidden(self, tower: str) -> tuple[str, ...]:
         return tuple(f"{tower}_hidden{i}" for i in range(len(self.config.hidden)))

@@ -173,7 +173,7 @@ def forward(layers: Integers, row: Floats, x: Floats, kind: int, scratch: Floats
 @njit(**STRICT)
 def backward(
     layers: Integers,
-    gradients: Floats,  # the policy's row of gradients, added to
+    gradients: Floats,  # the policy's row of gradients, added to; empty: not needed
     x: Floats,  # [B, I]
     kind: int,  # activation, `RELU` or `TANH`
     scratch: Floats,
@@ -188,7 +188,8 @@ def backward(
         slopes(errors, part(scratch, layers[i, ACTIVATIONS], rows, outputs), kind)
         before = x if i == 0 else part(scratch, layers[i - 1, ACTIVATIONS], rows, layers[i, INPUTS])
         weight, bias = layers[i, WEIGHT], layers[i, BIAS]
-        add_gradients(before, errors, gradients, weight, bias, fresh)
+        if gradients.size:
+            add_gradients(before, errors, gradients, weight, bias, fresh)
         if i > 0:
             below = part(scratch, layers[i - 1, ERRORS], rows, layers[i, INPUTS])
             linear(errors, scratch, layers[i, TRANSPOSED], -1, below)
