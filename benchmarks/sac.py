@@ -230,12 +230,13 @@ def main() -> None:
     add(
         "--schedule", choices=("sequential", "lockstep", "async"), help="ours; `speed` has lockstep"
     )
-    add("--episodes", type=int, default=20, help="that each is judged by")
+    add("--episodes", type=int, help="that each is judged by; 200 of Pendulum, whose starts differ")
     add("--rounds", type=int, default=5, help="of `speed`")
     add("--seconds", type=float, default=30.0, help="of each measurement of `speed`")
     add("--warm-up", type=float, default=60.0, help="seconds of our runs until they learn")
     options = options_of(parser)
     options.schedule = options.schedule or ("lockstep" if options.what == "speed" else "sequential")
+    options.episodes = options.episodes or (200 if options.what == "pendulum" else 20)
     options.steps = options.steps or (20_000 if options.what == "pendulum" else 200_000)
     if options.what != "pendulum":  # our interpreter needs the physics too
         folder = same_packages("mujoco", FOR_MUJOCO)

@@ -100,9 +100,7 @@ class ContinuousActions(Actions):
         actions: Array,
         log_probs: Floats,
     ) -> None:
-        normals = np.zeros(actions.shape)
-        for k, rng in enumerate(rngs or ()):
-            rng.standard_normal(out=normals[k])
+        normals = _draw_normals(actions.shape, rngs)
         _choose_continuous(outputs, normals, actions, log_probs)
 
     def greedy(self, outputs: Tensor, masks: Tensor | None) -> Tensor:  # noqa: ARG002
@@ -148,17 +146,14 @@ class SquashedActions(ContinuousActions):
     def choose_for_all(
         self,
         outputs: Floats,
-        masks: Bools,
+        masks: Bools,  # noqa: ARG002
         rngs: Rngs,
         actions: Array,
         log_probs: Floats,
     ) -> None:
-        limited = outputs.copy()
-        np.clip(outputs[..., self.size :], *LOG_SCALES, out=limited[..., self.size :])
-        super().choose_for_all(limited, masks, rngs, actions, log_probs)
-        squashed = np.tanh(actions)
-        log_probs -= log_slopes(torch.from_numpy(actions)).sum(-1).numpy()
-        actions[...] = squashed
+        normals = _draw_normals(actions.shape, rngs)
+        for k, own in enumerate(normals):
+            sample_squashed(outputs[k], own, actions[k], log_probs[k])
 
     def greedy(self, outputs: Tensor, masks: Tensor | None) -> Tensor:
         return super().greedy(outputs.tanh(), masks)
@@ -189,9 +184,38 @@ class SquashedActions(ContinuousActions):
         return torch.cat((means, log_scales.clamp(*LOG_SCALES)), -1)
 
 
+LEAST_SCALE, MOST_SCALE = (np.float32(limit) for limit in LOG_SCALES)
+LOG_TWO = math.log(2.0)
+
+
+@njit(cache=True, error_model="numpy")
+def sample_squashed(outputs: Floats, normals: Array, actions: Floats, log_probs: Floats) -> None:
+    """Write actions [B, size] and log-probabilities [B], as `SquashedActions.sample` has them."""
+    size = actions.shape[1]
+    for b in range(actions.shape[0]):
+        total = 0.0
+        for i in range(size):
+            log_scale = min(max(outputs[b, size + i], LEAST_SCALE), MOST_SCALE)
+            before = outputs[b, i] + math.exp(log_scale) * normals[b, i]
+            twice = -2.0 * before
+            softplus = twice if twice > 20.0 else math.log1p(math.exp(twice))
+            log_slope = 2.0 * (LOG_TWO - before - softplus)
+            total += -0.5 * normals[b, i] ** 2 - log_scale - HALF_LOG_TWO_PI - log_slope
+            actions[b, i] = math.tanh(before)
+        log_probs[b] = total
+
+
 def log_slopes(before: Tensor) -> Tensor:
     """Return log(1 - tanh(x)^2), the logarithm of the slope of tanh, without cancellation."""
     return 2.0 * (math.log(2.0) - before - torch.nn.functional.softplus(-2.0 * before))
+
+
+def _draw_normals(shape: tuple[int, ...], rngs: Rngs) -> Array:
+    """Draw standard normal numbers [K, ...], each policy's from its own generator; else zeros."""
+    normals = np.zeros(shape)
+    for k, rng in enumerate(rngs or ()):
+        rng.standard_normal(out=normals[k])
+    return normals
 
 
 @njit(cache=True)

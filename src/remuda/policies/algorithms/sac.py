@@ -219,7 +219,7 @@ class SAC(TransitionAlgorithm):
         target, online = part.target.flat, part.online.flat.detach()
         if self.device.type == "cpu":
             rows = whole_rows(target), whole_rows(online)
-            move_targets(*rows, np.float32(shares), target.shape[1])
+            move_targets(*rows, np.array(shares, np.float32), target.shape[1])
             return
         for row, other, share in zip(target, online, shares, strict=True):
             # Equal numbers stay, as in `move_targets`.

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from remuda.policies.algorithms.transition_algorithm import ActorMetrics, Transitions
-from remuda.policies.continuous_actions import HALF_LOG_TWO_PI, LOG_SCALES
+from remuda.policies.continuous_actions import LEAST_SCALE, MOST_SCALE, sample_squashed
 from remuda.policies.networks.kernels import flat_layers as flat
 from remuda.policies.networks.kernels.activations import KINDS, STRICT
 from remuda.policies.networks.kernels.flat_layers import CHUNK, Scratch
@@ -27,9 +27,6 @@ from remuda.policies.networks.soft_actor_critic import (
 from remuda.policies.stack import ParameterStack, starts_of, whole_rows
 from remuda.system.kernels import njit
 from remuda.types import Array, Floats, Integers
-
-LOG_TWO = math.log(2.0)
-LEAST_SCALE, MOST_SCALE = (np.float32(limit) for limit in LOG_SCALES)
 
 
 class BatchArrays(NamedTuple):
@@ -89,7 +86,9 @@ class FusedSAC:
             return flat.table_of(shapes, network.tower(head), scratch, CHUNK)
 
         self._layout = Layout(
-            *(table(head) for head in (POLICY, *CRITICS)),
+            policy=table(POLICY),
+            first=table(CRITICS[0]),
+            second=table(CRITICS[1]),
             kind=KINDS[network.config.activation],
             size=size,
             log_temperature=starts_of(shapes)[LOG_TEMPERATURE],
@@ -181,7 +180,7 @@ def step_sac(
             actions = flat.part(scratch, layout.actions, end - first, layout.size)
             log_pi = scratch[layout.log_pi : layout.log_pi + end - first]
             outputs = evaluate(layout.policy, layout.kind, online[k], s_t, scratch)
-            sample(outputs, normals[0, k, first:end], actions, log_pi)
+            sample_squashed(outputs, normals[0, k, first:end], actions, log_pi)
             targets = scratch[layout.targets : layout.targets + end - first]
             values = value_both(layout, target[k], actions, s_t, scratch)
             for i in range(targets.size):
@@ -194,7 +193,7 @@ def step_sac(
             for critic in (layout.first, layout.second):
                 back(critic, layout.kind, gradients[k], inputs, scratch, first == 0, nothing)
             outputs = evaluate(layout.policy, layout.kind, online[k], s_tm1, scratch)
-            sample(outputs, normals[1, k, first:end], actions, log_pi)
+            sample_squashed(outputs, normals[1, k, first:end], actions, log_pi)
             value_both(layout, online[k], actions, s_tm1, scratch)
             differentiate_actions(k, first, layout, batch, inputs, scratch)
             drawn = normals[1, k, first:end]
@@ -263,27 +262,11 @@ def value_both(
 
 
 @njit(**STRICT)
-def sample(outputs: Floats, normals: Floats, actions: Floats, log_pi: Floats) -> None:
-    """Do the same as `SquashedActions.sample`: write actions [b, size] and log_pi [b]."""
-    size = actions.shape[1]
-    for i in range(actions.shape[0]):
-        total = 0.0
-        for j in range(size):
-            log_scale = min(max(outputs[i, size + j], LEAST_SCALE), MOST_SCALE)
-            before = outputs[i, j] + math.exp(log_scale) * normals[i, j]
-            twice = -2.0 * before
-            softplus = twice if twice > 20.0 else math.log1p(math.exp(twice))
-            log_slope = 2.0 * (LOG_TWO - before - softplus)
-            total += -0.5 * normals[i, j] ** 2 - log_scale - HALF_LOG_TWO_PI - log_slope
-            actions[i, j] = math.tanh(before)
-        log_pi[i] = total
-
-
-@njit(**STRICT)
 def share_of(batch: BatchArrays, k: int, b: int) -> float:
     """Return the weight of a sample in the mean loss."""
     weight = batch.weights[k, b] if batch.weights.shape[1] else np.float32(1.0)
-    return np.float64(weight) / batch.r_t.shape[1]
+    share: float = float(weight) / batch.r_t.shape[1]
+    return share
 
 
 @njit(**STRICT)
