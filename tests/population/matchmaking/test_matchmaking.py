@@ -178,6 +178,19 @@ def test_by_fitness_policies_that_keep_to_their_seats_play_however_far_they_drif
     assert min(played[f"p{i}"] for i in range(6)) >= 30
 
 
+def test_by_fitness_policies_of_six_seats_meet_their_nearest_neighbours():
+    """Red before: only 1 group of 100 had a policy for each seat, so most were drawn uniformly."""
+    members = [
+        Member(PolicyRef(f"p{seat}_{i}"), frozenset({seat})) for seat in range(6) for i in range(9)
+    ]
+    population = Population(members)
+    for member in members:
+        member.rate(10.0 * int(member.ref.policy[-1]), 1.0)
+    for seating in seatings(SimilarRatings(6, 1), population, 300):
+        strengths = [int(name[-1]) for name in seating]
+        assert max(strengths) - min(strengths) <= 1
+
+
 def test_self_play_meets_itself_and_its_past():
     population = people(2)
     for version in range(3):

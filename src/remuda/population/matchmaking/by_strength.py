@@ -10,8 +10,8 @@ from numpy.random import Generator
 from remuda.errors import ConfigError
 from remuda.population.ledger.ledger import Ledger
 from remuda.population.ledger.records import GAMES, RATING, UNCERTAINTY, Member, Population
-from remuda.population.matchmaking.matchmaker import Matchmaker, draw_uniformly
-from remuda.population.matchmaking.seating import Seating, seat_all
+from remuda.population.matchmaking.matchmaker import Matchmaker, draw_kinds
+from remuda.population.matchmaking.seating import Seating, draw_different, seat_all
 from remuda.types import Array, Bools, Integers, Numbers
 
 
@@ -24,7 +24,8 @@ class SimilarRatings(Matchmaker):
     2. Its opponents are drawn from the `window` live policies and the `window` frozen members with
        the nearest ratings (as many for each set of allowed seats), and from all whose ratings
        differ from its own by less than the uncertainty of the difference.
-    3. If the seats are restricted and no such group may take them, any allowed policies are drawn.
+    3. If seats are restricted, the first one takes a seat that it may take, and each other seat is
+       drawn from those that may take it. Where none of them is near, any of them is drawn.
     """
 
     seats_differ = True
@@ -42,13 +43,10 @@ class SimilarRatings(Matchmaker):
         numbers = population.numbers[population.slots]
         first = self._first(numbers[:, GAMES], learns, rng)
         near = self._near(population, numbers, first)
-        # Try several groups of equals; of so few members there is only one.
-        for _ in range(20 if len(members) > self.num_seats else 1):
-            group = self._draw_group(near, learns, first, rng)
-            seating = seat_all([members[i] for i in group], self.num_seats, rng)
-            if seating:
-                return seating
-        return draw_uniformly(self, population, rng)
+        if any(member.seats is not None for member in members):
+            return self._draw_by_seat(population, near, members[first], rng)
+        group = self._draw_group(near, learns, first, rng)
+        return seat_all([members[i] for i in group], self.num_seats, rng)
 
     def _first(self, games: Array, learns: Bools, rng: Generator) -> int:
         able = np.flatnonzero(learns if learns.any() else ~learns)
@@ -61,20 +59,40 @@ class SimilarRatings(Matchmaker):
     def _near(self, population: Population, numbers: Numbers, first: int) -> Bools:
         """Return the mask of the members that may meet the first one: [members]."""
 
-        def find() -> list[Integers]:
-            kinds: dict[object, list[int]] = {}
+        def find() -> list[tuple[int, Integers]]:
+            """Return the places of each kind of members, after the seats that they may take."""
+            kinds: dict[tuple[bool, frozenset[int] | None], list[int]] = {}
             for place, member in enumerate(population.members):
                 kinds.setdefault((member.learns, member.seats), []).append(place)
-            return [np.array(places) for places in kinds.values()]
+            others = self.num_seats - 1
+            return [
+                (others if seats is None else min(len(seats), others), np.array(places))
+                for (_, seats), places in kinds.items()
+            ]
 
         apart = np.abs(numbers[:, RATING] - numbers[first, RATING])
         near: Bools = apart <= np.hypot(numbers[:, UNCERTAINTY], numbers[first, UNCERTAINTY])
         apart[first] = np.inf
-        wanted = max(self.window, self.num_seats - 1)
-        for places in population.view("kinds of members", find):
-            near[places[np.argsort(apart[places], kind="stable")[:wanted]]] = True
+        for seats, places in population.view(("kinds of members", self.num_seats), find):
+            nearest = np.argsort(apart[places], kind="stable")[: max(self.window, seats)]
+            near[places[nearest]] = True
         near[first] = False
         return near
+
+    def _draw_by_seat(
+        self, population: Population, near: Bools, first: Member, rng: Generator
+    ) -> Seating:
+        close = {population.members[i].ref for i in np.flatnonzero(near)}
+        able, substitutes = draw_kinds(self, population, rng)
+        nearest = [[member for member in some if member.ref in close] or some for some in able]
+        different = min(self.num_seats, len(population.members))
+        for seat in rng.permutation(self.num_seats).tolist():
+            if first.may_sit(seat):
+                own = [*nearest[:seat], [first], *nearest[seat + 1 :]]
+                seating = tuple(member.ref for member in draw_different(own, rng, substitutes))
+                if len(set(seating)) == different:  # else the others need this seat
+                    break
+        return seating
 
     def _draw_group(self, near: Bools, learns: Bools, first: int, rng: Generator) -> list[int]:
         """Draw the members of a match, fewer than its seats if there are fewer in all."""

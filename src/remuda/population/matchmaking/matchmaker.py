@@ -24,7 +24,7 @@ from remuda.population.own_code import learning_seats_of, seating_of
 from remuda.system.checkpoint.fitting import whole
 from remuda.types import State
 
-BySeat = list[tuple[Member, ...]]
+BySeat = Sequence[tuple[Member, ...]]
 
 
 class ForLearner(Protocol):
@@ -182,10 +182,21 @@ def draw_uniformly(matchmaker: Matchmaker, population: Population, rng: Generato
 
     If there are too few of one kind, members of the other kind take some of its seats.
     """
+    able, substitutes = draw_kinds(matchmaker, population, rng)
+    return tuple(member.ref for member in draw_different(able, rng, substitutes))
+
+
+def draw_kinds(
+    matchmaker: Matchmaker, population: Population, rng: Generator
+) -> tuple[BySeat, BySeat]:
+    """Draw whether live or frozen members take each seat.
+
+    Returns: By seat, the members of that kind that may take it, and those of the other kind.
+    """
     kinds = zip(matchmaker.past_seats(population, rng), *matchmaker.able(population), strict=True)
     pairs = [(frozen, live) if is_past else (live, frozen) for is_past, live, frozen in kinds]
     able, substitutes = zip(*pairs, strict=True)
-    return tuple(member.ref for member in draw_different(able, rng, substitutes))
+    return able, substitutes
 
 
 def _without_noise(
