@@ -84,7 +84,7 @@ class ObservationRow:
 
 
 def as_made(env: VectorEnv) -> VectorEnv:
-    """Return the environment with its own observations, as it was before wrappers added to them."""
+    """Return the environment with its own observations, without what wrappers added."""
     while isinstance(env, PackedRows | CriticInputs | AgentIds):
         env = env.game
     rows = [ObservationRow(agent.observation_space) for agent in env.agents]  # type: ignore[arg-type]

@@ -190,7 +190,7 @@ class EmpiricalGame:
         )
 
     def tensor(self) -> Numbers:
-        """Return the payoffs of seats as players of their own: [N, n_1, ..., n_N].
+        """Return the payoffs with each seat as one player: [N, n_1, ..., n_N].
 
         N is the number of all seats, in the order of the roles. NaN: not played.
         """
