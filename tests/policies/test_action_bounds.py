@@ -5,7 +5,7 @@ import pytest
 import torch
 from gymnasium.spaces import Box
 
-from remuda.policies.actions import actions_of
+from remuda.policies.action_spaces import actions_of
 
 INF = np.inf
 

@@ -10,7 +10,8 @@ from scipy import stats
 
 from refusals import refuses
 from remuda.errors import ContractError
-from remuda.policies.actions import DiscreteActions, actions_of
+from remuda.policies.action_spaces import actions_of
+from remuda.policies.actions import DiscreteActions
 from remuda.policies.continuous_actions import ContinuousActions
 from remuda.policies.selectors import EpsilonGreedy, Sampled
 

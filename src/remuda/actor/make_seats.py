@@ -13,7 +13,7 @@ from remuda.envs.vector_env import VectorEnv
 from remuda.experience.experience import Experience
 from remuda.experience.writer import BlockWriter
 from remuda.policies.acting import ActingStack
-from remuda.policies.actions import actions_of
+from remuda.policies.action_spaces import actions_of
 from remuda.policies.compatibility import network_layout
 from remuda.policies.spec import PolicySpec, kinds_of
 from remuda.population.dealing.lead import Dealer

@@ -117,8 +117,8 @@ def gc_frozen(collects: bool = True) -> Iterator[None]:
     """Exclude all existing objects from garbage collections inside the `with`.
 
     A full collection visits 300,000 objects of the libraries and takes a tenth of a second. If
-    other code froze objects before, those alone stay excluded: frozen objects are indistinguishable,
-    and so could not be released at the end. With `collects`, garbage of an earlier run is collected
+    other code froze objects before, those alone stay excluded, since all frozen objects can only be
+    released together. With `collects`, garbage of an earlier run is collected
     first.
     """
     by_others = gc.get_freeze_count() > ITS_OWN

@@ -211,9 +211,9 @@ def ask(directory: Path, request: Mapping[str, Any], seconds: float = PATIENCE) 
     `request` has the key `do`: `stop`, `checkpoint`, `list` (hyperparameters that can be set),
     `set` with `values` and a `policy` (null for all), `list_options` (environment options that can
     be set), or `set_option` with the `name` and `value` of one and, optionally, `from_turn`. The
-    answer is a message, for `list` the values by policy, or for `list_options` a value for each name.
-    Raise a `UsageError` if the request is impossible, cannot be written, or
-    is not answered in time.
+    answer is a message, for `list` the values by policy, or for `list_options` a value for each
+    name. Raise a `UsageError` if the request is impossible, cannot be written, or is not answered
+    in time.
     """
     return _send(directory, _new_name(), request, seconds)
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -25,9 +24,6 @@ from remuda.errors import ContractError
 from remuda.policies.losses import LEAST_LOG, entropy, log_probabilities
 from remuda.system.kernels import njit
 from remuda.types import Array, Bools, Floats, Integers
-
-if TYPE_CHECKING:
-    from gymnasium import Space
 
 Rng = np.random.Generator
 Rngs = Sequence[Rng] | None  # by policy; None: take the most likely actions
@@ -196,24 +192,6 @@ class BranchingActions(DiscreteActions):
     """
 
     meaning = "values of all options, choice by choice"
-
-
-def actions_of(space: Space[object], agent: str) -> Actions:
-    """Return the action type of a space; raise ContractError if no algorithm supports it."""
-    from gymnasium.spaces import Box, Discrete, MultiDiscrete
-
-    from remuda.policies.continuous_actions import ContinuousActions  # it needs `Actions`
-
-    if isinstance(space, Discrete) and space.start == 0:
-        return DiscreteActions((int(space.n),))
-    if isinstance(space, MultiDiscrete) and not np.any(space.start):
-        return DiscreteActions(tuple(int(n) for n in space.nvec.ravel()))
-    if isinstance(space, Box) and np.issubdtype(space.dtype, np.floating):
-        return ContinuousActions(space.low, space.high)
-    raise ContractError(
-        f"{agent} has the action space {space}; supported are Discrete and MultiDiscrete from 0, "
-        "Box of floats and, through adapters, a Tuple or Dict of only discrete or only float spaces"
-    )
 
 
 def valued(actions: Actions, agent: str, algorithm: str, branches: bool) -> Actions:

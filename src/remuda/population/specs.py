@@ -109,7 +109,7 @@ def spec_of_seat(config: Config, name: str, agents: Sequence[AgentSpec], seat: i
     """Return the specification of a policy that plays an agent's seat."""
     from gymnasium.spaces import Box
 
-    from remuda.policies.actions import actions_of
+    from remuda.policies.action_spaces import actions_of
     from remuda.policies.networks.layers import simplified
 
     agent = agents[seat]

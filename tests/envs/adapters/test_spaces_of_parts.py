@@ -12,7 +12,7 @@ from remuda.envs.adapters.spaces import action_converter
 from remuda.envs.checks import BadValueError
 from remuda.envs.contract import VectorEnvContract
 from remuda.errors import ContractError
-from remuda.policies.actions import actions_of
+from remuda.policies.action_spaces import actions_of
 
 CHOICES = spaces.Dict(
     {

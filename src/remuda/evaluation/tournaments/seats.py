@@ -24,7 +24,7 @@ from remuda.evaluation.tournaments.random_numbers import Keys, MatchRandom, Matc
 from remuda.evaluation.tournaments.record import MatchResults
 from remuda.evaluation.tournaments.schedule import Schedule
 from remuda.policies.acting import ActingStack
-from remuda.policies.actions import actions_of
+from remuda.policies.action_spaces import actions_of
 from remuda.policies.compatibility import network_layout
 from remuda.policies.spec import kinds_of
 from remuda.system.rng import make_rng
