@@ -3,9 +3,8 @@
 import ast
 import re
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 import remuda
 
@@ -34,13 +33,24 @@ FLOORS = (
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 
 
+@cache
+def tree_of(path):
+    return ast.parse(path.read_text())
+
+
+@cache
+def nodes_of(path):
+    """All parts of a file; every test of this file reads them, so they are read once."""
+    return list(ast.walk(tree_of(path)))
+
+
 def imports():
     """Every import of one room by another, as (room, imported room, file)."""
     for path in ROOT.rglob("*.py"):
         parts = path.relative_to(ROOT).with_suffix("").parts
         if parts[0] in ("__init__", "__main__"):
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes_of(path):
             names = []
             if isinstance(node, ast.ImportFrom) and node.module:
                 names = [node.module]
@@ -69,13 +79,11 @@ def test_the_map_tells_of_every_room_and_its_floor():
     assert [room for room in FLOOR_OF if not re.search(rf"`{room}(\.py|/)`", table)] == []
 
 
-@pytest.mark.slow
 def test_nobody_imports_from_above():
     wrong = [(a, b, str(path)) for a, b, path in imports() if FLOOR_OF[b] > FLOOR_OF[a]]
     assert wrong == []
 
 
-@pytest.mark.slow
 def test_no_two_rooms_import_each_other():
     used = defaultdict(set)
     for room, imported, _ in imports():
@@ -89,12 +97,11 @@ def test_no_two_rooms_import_each_other():
     assert [room for room in FLOOR_OF if room in reached(room, set())] == []
 
 
-@pytest.mark.slow
 def test_only_the_ray_runtime_may_import_ray():
     users = [
         path.name
         for path in ROOT.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in nodes_of(path)
         if (isinstance(node, ast.Import) and any(a.name.split(".")[0] == "ray" for a in node.names))
         or (isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "ray")
     ]
@@ -116,7 +123,7 @@ def test_functions_are_short_enough_to_hold_in_the_head():
     long = {
         f"{path.relative_to(ROOT)}: {node.name}": lines_of(node)
         for path in ROOT.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in nodes_of(path)
         if isinstance(node, kinds) and lines_of(node) > LONGEST_FUNCTION
     }
     assert long == {}
@@ -124,7 +131,7 @@ def test_functions_are_short_enough_to_hold_in_the_head():
 
 def loaded_by(path):
     """The modules of Remuda that a file imports when it is imported itself."""
-    waiting = list(ast.parse(path.read_text()).body)
+    waiting = list(tree_of(path).body)
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
@@ -140,7 +147,6 @@ def loaded_by(path):
             ]
 
 
-@pytest.mark.slow
 def test_no_two_modules_import_each_other():
     """But for the file of a package itself, which hands on what is in the package."""
     modules = {
@@ -161,7 +167,6 @@ def test_no_two_modules_import_each_other():
     assert [name for name in modules if name in reached(name)] == []
 
 
-@pytest.mark.slow
 def test_no_files_import_each_other_in_a_circle():
     """Neither as they are loaded, nor later, nor for types alone."""
     files = {
@@ -171,7 +176,7 @@ def test_no_files_import_each_other_in_a_circle():
     }
     found = defaultdict(set)
     for name, path in files.items():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes_of(path):
             if isinstance(node, ast.ImportFrom) and node.module:
                 inside = {f"{node.module}.{alias.name}" for alias in node.names}
                 found[name] |= {node.module, *inside} & files.keys()
@@ -239,26 +244,24 @@ def opens_a_file(call):
     return False
 
 
-@pytest.mark.slow
 def test_files_of_runs_are_opened_in_one_way():
     """A pipe would block its reader; `system/checkpoint/opening.py` opens ordinary files only."""
     found = {
         path.relative_to(ROOT).as_posix()
         for path in ROOT.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in nodes_of(path)
         if isinstance(node, ast.Call) and opens_a_file(node)
     }
     assert found == set(OPENED_ELSEWHERE)
 
 
-@pytest.mark.slow
 def test_runs_are_resolved_in_one_place():
     """`RunSpec` is asked for agents, policies and roster; environments are made to be played."""
     calls = defaultdict(list)
     for path in ROOT.rglob("*.py"):
         if path.relative_to(ROOT).parts[0] == "envs":
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes_of(path):
             if isinstance(node, ast.Call):
                 calls[ast.unparse(node.func)].append(path.relative_to(ROOT).as_posix())
     made = ["training/prepare.py"] * 2  # for the description, and the memory of one more copy
