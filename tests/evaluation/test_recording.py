@@ -12,7 +12,7 @@ import remuda
 from refusals import refuses
 from remuda.errors import UsageError
 from remuda.evaluation import recording
-from remuda.evaluation.recording import write_minari
+from remuda.evaluation.recording import dataset_names, write_minari
 from remuda.ui.cli.main import run as command
 from short_runs import trained
 
@@ -155,6 +155,16 @@ def test_minari_gets_a_data_set_for_each_agent(kuhn, minari):
     assert np.array_equal(first.observations[-1], steps.final_observations[0])
     assert len(first.actions) == len(first.rewards) == len(first.truncations) == length
     assert first.terminations == [False] * (length - 1) + [True]
+
+
+def test_agents_whose_names_differ_in_special_characters_have_data_sets_of_their_own():
+    names = dataset_names("poker-v1", ("a b", "a_b_2", "a_b", "a.b"))
+    assert list(names.values()) == [
+        "poker-a_b-v1",
+        "poker-a_b_2-v1",
+        "poker-a_b_3-v1",
+        "poker-a_b_4-v1",
+    ]
 
 
 def test_a_game_of_one_agent_has_one_data_set(tmp_path, minari):

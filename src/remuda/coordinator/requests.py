@@ -173,7 +173,7 @@ class Requests:
     def _set_option(self, request: Mapping[str, Any]) -> str:
         name, value, turn = (request.get(key) for key in ("name", "value", "from_turn"))
         self._run.set_env_option(str(name), value, turn)
-        since = "now" if turn is None else f"turn {turn:,}"
+        since = "now" if turn is None or turn <= self._run.turns else f"turn {turn:,}"
         self._say(f"by request: the environment option {name} is {value!r} from {since} on")
         return f"{name}: {value!r}"
 

@@ -130,7 +130,7 @@ def check_minari(name: str, agents: Sequence[str]) -> Any:
         ) from None
     with _silent():
         known = minari.list_local_datasets()
-    taken = [own for own in _dataset_names(name, agents).values() if own in known]
+    taken = [own for own in dataset_names(name, agents).values() if own in known]
     if taken:
         raise UsageError(
             f"to: Minari has the data set {taken[0]} already; use another name or version, or "
@@ -147,13 +147,18 @@ def _silent() -> Iterator[None]:
         yield
 
 
-def _dataset_names(name: str, agents: Sequence[str]) -> dict[str, str]:
+def dataset_names(name: str, agents: Sequence[str]) -> dict[str, str]:
     """Return the name of each agent's data set."""
     if len(agents) == 1:
         return {agents[0]: name}
     base, _, version = name.rpartition("-")
-    plain = {agent: re.sub(r"[^-_A-Za-z0-9]", "_", agent) for agent in agents}
-    return {agent: f"{base}-{own}-{version}" for agent, own in plain.items()}
+    names: dict[str, str] = {}
+    for agent in agents:
+        plain = re.sub(r"[^-_A-Za-z0-9]", "_", agent)
+        alike = [plain, *(f"{plain}_{i}" for i in range(2, len(agents) + 2))]
+        free = (f"{base}-{own}-{version}" for own in alike)
+        names[agent] = next(own for own in free if own not in names.values())
+    return names
 
 
 def write_minari(data: Trajectories, name: str) -> list[str]:
@@ -165,7 +170,7 @@ def write_minari(data: Trajectories, name: str) -> list[str]:
     minari = check_minari(name, tuple(data))
     buffer = importlib.import_module("minari.data_collector").EpisodeBuffer
     acted = {agent: steps for agent, steps in data.items() if len(steps)}
-    own_names, names = _dataset_names(name, tuple(data)), []
+    own_names, names = dataset_names(name, tuple(data)), []
     for agent, steps in acted.items():
         own, spaces = own_names[agent], data.spaces(agent)
         buffers = [

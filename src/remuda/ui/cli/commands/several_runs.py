@@ -164,10 +164,10 @@ def _among_checkpoints(options: TournamentOptions) -> tuple[TournamentSetup, Map
     entrants = {name: snapshots for name, (_, snapshots) in loaded.items()}
     played = spec.env.changed
     if other := [name for name, (own, _) in loaded.items() if own.env.changed != played]:
-        options_at_end = ", ".join(f"{name} {value}" for name, value in played.items())
+        at_end = ", ".join(f"{name} {value}" for name, value in played.items())
         print(
             f"remuda: checkpoints {', '.join(other)} were saved with other environment options; "
-            f"all play with those at the end of the run: {options_at_end}",
+            f"all play with those at the end of the run: {at_end or 'those of its configuration'}",
             file=sys.stderr,
         )
     if not options.checkpoints:
