@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 import remuda
+from remuda.config.algorithm_registry import BUILT_IN
 
 ROOT = Path(remuda.__file__).parent
 FLOORS = (
@@ -106,6 +107,18 @@ def test_only_the_ray_runtime_may_import_ray():
         or (isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "ray")
     ]
     assert all(name.startswith("ray_") for name in users)
+
+
+def test_no_code_asks_for_an_algorithm_by_its_name():
+    """Properties of algorithms are in the registry; Sorrel's weights are those of IQN alone."""
+    asking = [
+        path.name
+        for path in ROOT.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Compare)
+        and any(part.value in BUILT_IN for part in ast.walk(node) if isinstance(part, ast.Constant))
+    ]
+    assert asking == ["sorrel.py"]
 
 
 LONGEST_FUNCTION = 60

@@ -165,7 +165,7 @@ def test_arguments_and_networks_that_do_not_fit_are_refused(data, tmp_path):
     to = tmp_path / "clone"
     with refuses(UsageError, "agent_7", "agent_0, agent_1"):
         remuda.imitate(data, agents="agent_7", directory=to)
-    with refuses(ConfigError, "iqn", "ppo, dqn, sac"):
+    with refuses(ConfigError, "iqn", "dqn, ppo, mappo, sac"):
         remuda.imitate(data, policy={"algorithm": "iqn"}, directory=to)
     with refuses(ConfigError, "recurrent"):
         remuda.imitate(data, policy={"algorithm": "ppo", "network": {"recurrent": 8}}, directory=to)

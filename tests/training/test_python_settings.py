@@ -9,7 +9,6 @@ import yaml
 
 import remuda
 from refusals import refuses
-from remuda.config.algorithm_registry import find_algorithm
 from remuda.errors import CheckpointError, ConfigError
 from remuda.policies.algorithms.dqn import DQN
 from remuda.system import loading
@@ -91,10 +90,8 @@ def forget(monkeypatch):
     def forget():
         monkeypatch.setattr(loading, "PICKLES", {})
         monkeypatch.setattr(loading, "OBJECTS", {})
-        find_algorithm.cache_clear()
 
-    yield forget
-    find_algorithm.cache_clear()
+    return forget
 
 
 @pytest.fixture(scope="module")

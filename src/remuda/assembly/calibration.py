@@ -159,12 +159,12 @@ def _in_small(config: Config, turns: int | None = None) -> Config:
     least |= {"env": {"workers": 1}, "cluster": ClusterConfig().model_dump()}
     tree = overlay(tree, least | {"run": {"turns": None, "seconds": math.inf}, "trace": None})
     if device != "cpu" and turns is None:
-        return load_config(tree)
+        return load_config(tree, known=config.entries)
     tree = overlay(tree, {"policy": _sooner(config.policy, config.env.num_envs, turns)})
     for name in config.policies:
         own = _sooner(config.policy_of(name), config.env.num_envs, turns)
         tree = overlay(tree, {"policies": {name: own}})
-    return load_config(tree)
+    return load_config(tree, known=config.entries)
 
 
 def _sooner(policy: PolicyConfig, num_envs: int, turns: int | None) -> dict[str, object]:

@@ -22,7 +22,6 @@ import psutil
 from remuda.assembly.experience_layout import ring_plans
 from remuda.config import Config
 from remuda.config.hyperparameters import names_of
-from remuda.config.policy import usual_policy
 from remuda.config.sections import at_key
 from remuda.envs.registry import GAMES
 from remuda.errors import ConfigError
@@ -311,8 +310,8 @@ def _weights_size(spec: PolicySpec) -> int:
 
 def _network_keys(spec: PolicySpec) -> tuple[str, ...]:
     keys = ("policy.network.hidden", "policy.n_frames", "policy.network.recurrent")
-    is_iqn = spec.config.entry.section == "iqn"
-    return (*keys, "policy.iqn.quantiles", "policy.iqn.cosines") if is_iqn else keys
+    of_quantiles = ("policy.iqn.quantiles", "policy.iqn.cosines")
+    return (*keys, *of_quantiles) if spec.config.entry.quantiles else keys
 
 
 def _step_size(shape: StreamShape) -> int:
@@ -330,9 +329,9 @@ def setting_to_reduce(config: Config, keys: Sequence[str]) -> str:
         section, _, name = key.partition(".")
         if section == "policies":
             policy, _, name = name.partition(".")
-            usual = usual_policy(config.policy_of(policy).algorithm)
+            usual = config.policy_of(policy).usual()
         elif section == "policy":
-            usual = usual_policy(config.policy.algorithm)
+            usual = config.policy.usual()
         else:
             name = key
         size, default = _size(at_key(config, key)), USUAL.get(name) or _size(at_key(usual, name))

@@ -2,16 +2,20 @@
 
 An entry contains only the name of the class that trains; `AlgorithmEntry.load` imports it. A custom
 algorithm is named `module:Class`, and its entry is made from the attributes of that class (see
-`remuda.policies.algorithms`).
+`remuda.policies.algorithms`). A configuration keeps the entries that it was read with, and a run
+saves them, so that the run can be opened without the class.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import asdict, dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, Literal
 
+from pydantic import TypeAdapter, ValidationError
+
+from remuda.config.plain import plain_data
 from remuda.errors import ConfigError
 from remuda.system.loading import load
 
@@ -35,17 +39,23 @@ class AlgorithmEntry:
     hyperparameters: tuple[str, ...] = ()
     """Settings that may change during training, in addition to those that every policy has."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Names and defaults of `policy.settings`, for users' algorithms."""
+    """Names of `policy.settings`, for users' algorithms, with the defaults of those that may change
+    during training; None for others."""
     unused: tuple[str, ...] = ()  # settings that only similar algorithms use
     samples: bool = False
     """True if actions are sampled from the network's distribution; else they are epsilon-greedy."""
     masks: bool = True  # whether it supports action masks
+    quantiles: bool = False  # whether its network estimates quantiles of returns
     own: bool = False  # whether it is a user's algorithm
 
     def load(self) -> Any:
         """Import the class that trains: a subclass of `remuda.policies.algorithms.Algorithm`."""
         return load(self.home, f"policy.algorithm {self.name}")
 
+
+Entries = Mapping[str, AlgorithmEntry]
+"""Entries of users' algorithms, by name."""
+NO_ENTRIES: Entries = MappingProxyType({})
 
 OF_VALUES = {"learning_mode": "off_policy"}
 OF_PPO = {
@@ -87,7 +97,12 @@ BUILT_IN = {
     entry.name: entry
     for entry in (
         AlgorithmEntry(
-            "iqn", "remuda.policies.algorithms.iqn:IQN", "transitions", "iqn", (OF_VALUES,)
+            "iqn",
+            "remuda.policies.algorithms.iqn:IQN",
+            "transitions",
+            "iqn",
+            (OF_VALUES,),
+            quantiles=True,
         ),
         AlgorithmEntry(
             "dqn", "remuda.policies.algorithms.dqn:DQN", "transitions", "dqn", (OF_VALUES,)
@@ -110,11 +125,12 @@ BUILT_IN = {
 }
 
 
-@cache
-def find_algorithm(name: str) -> AlgorithmEntry:
-    """Find a built-in algorithm, or a custom one as `module:Class`."""
+def find_algorithm(name: str, known: Entries = NO_ENTRIES) -> AlgorithmEntry:
+    """Find a built-in algorithm, or a custom one as `module:Class`; import it unless `known`."""
     if name in BUILT_IN:
         return BUILT_IN[name]
+    if name in known:
+        return known[name]
     if ":" not in name:
         raise ConfigError(
             f"algorithm {name!r} does not exist; there are {', '.join(BUILT_IN)}, or your own as "
@@ -133,17 +149,49 @@ def find_algorithm(name: str) -> AlgorithmEntry:
     found: Any = kind
     like: AlgorithmEntry = BUILT_IN[found.section]
     # Only floats may change during training, since integers may be shapes.
-    numbers = [name for name, default in found.settings.items() if isinstance(default, float)]
+    settings = {
+        name: float(default) if isinstance(default, float) else None
+        for name, default in found.settings.items()
+    }
+    try:
+        presets = [plain_data(preset, "preset") for preset in (*like.presets, found.preset)]
+    except ValueError as error:
+        raise ConfigError(f"algorithm {name}: {error}") from None
     return AlgorithmEntry(
         name,
         name,
         takes,
         like.section,
-        (*like.presets, found.preset),
-        (*like.hyperparameters, *(f"settings.{name}" for name in numbers)),
-        found.settings,
+        tuple(presets),
+        _hyperparameters(like.section, settings),
+        settings,
         tuple(found.unused),
-        found.samples,
-        masks=found.masks,
+        bool(found.samples),
+        masks=bool(found.masks),
+        quantiles=like.quantiles,
         own=True,
     )
+
+
+def _hyperparameters(section: Section, settings: Mapping[str, Any]) -> tuple[str, ...]:
+    numbers = (f"settings.{name}" for name, default in settings.items() if default is not None)
+    return (*BUILT_IN[section].hyperparameters, *numbers)
+
+
+def entries_to_plain(entries: Entries) -> dict[str, Any]:
+    """Return entries of users' algorithms as plain data."""
+    return {name: asdict(entry) for name, entry in entries.items()}
+
+
+def entries_from_plain(plain: object) -> Entries:
+    """Return the entries in the result of `entries_to_plain`; raise ValueError for other data."""
+    try:
+        read = TypeAdapter(dict[str, AlgorithmEntry]).validate_python(plain)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ValueError(" ".join((*map(str, first["loc"]), first["msg"]))) from None
+    entries = {}
+    for name, entry in read.items():
+        numbers = _hyperparameters(entry.section, entry.settings)
+        entries[name] = replace(entry, name=name, home=name, hyperparameters=numbers, own=True)
+    return entries

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from functools import reduce
 from typing import Any
 
-from remuda.config.algorithm_registry import AlgorithmEntry, find_algorithm
+from remuda.config.algorithm_registry import NO_ENTRIES, AlgorithmEntry, Entries, find_algorithm
 from remuda.config.policy import PolicyConfig, defaults_of, with_module
 from remuda.config.sections import Section, by_leaf, overlay
 from remuda.errors import ConfigError
@@ -23,7 +23,7 @@ NOTHING: Mapping[str, Any] = {}
 MISSING = object()
 
 
-def with_own_defaults(data: Mapping[str, Any]) -> dict[str, Any]:
+def with_own_defaults(data: Mapping[str, Any], known: Entries = NO_ENTRIES) -> dict[str, Any]:
     """Write into `policies` each policy's defaults that differ from those of `policy`.
 
     For keys that `policy` does not set explicitly, a policy has the defaults of its algorithm
@@ -40,14 +40,14 @@ def with_own_defaults(data: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(policies, Mapping) or not isinstance(policy, Mapping):
         return dict(data)
     explicit = with_module(_plain(policy))
-    entry = _entry_of(explicit)
+    entry = _entry_of(explicit, known)
     if entry is not None and (is_section or _is_whole(explicit)):
         # The explicit keys of a section include the defaults of its algorithm and network, but not
         # the defaults of fields.
         usual = _defaults(entry, explicit, {}) if is_section else _defaults(entry, explicit)
         explicit = {"algorithm": entry.name} | beyond(explicit, usual)
     filled = {
-        name: _filled(explicit, _plain(own)) if isinstance(own, Mapping) and own else own
+        name: _filled(explicit, _plain(own), known) if isinstance(own, Mapping) and own else own
         for name, own in policies.items()
     }
     return {**data, "policies": filled}
@@ -58,10 +58,10 @@ def _is_whole(policy: Mapping[str, Any]) -> bool:
     return by_leaf(PolicyConfig.model_construct().model_dump()).keys() <= by_leaf(policy).keys()
 
 
-def _filled(explicit: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+def _filled(explicit: Mapping[str, Any], own: Mapping[str, Any], known: Entries) -> dict[str, Any]:
     """Add a policy's own defaults to its overrides, except for keys explicit in `policy`."""
     merged = overlay(explicit, own)
-    shared_entry, own_entry = _entry_of(explicit), _entry_of(merged)
+    shared_entry, own_entry = _entry_of(explicit, known), _entry_of(merged, known)
     own = with_module(own)
     if shared_entry is None or own_entry is None:
         return own
@@ -80,10 +80,10 @@ def _plain(policy: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _entry_of(policy: Mapping[str, Any]) -> AlgorithmEntry | None:
+def _entry_of(policy: Mapping[str, Any], known: Entries) -> AlgorithmEntry | None:
     name = policy.get("algorithm", "iqn")
     try:
-        return find_algorithm(name) if isinstance(name, str) else None
+        return find_algorithm(name, known) if isinstance(name, str) else None
     except ConfigError:
         return None
 

@@ -95,7 +95,7 @@ def checked_numbers(
             raise UsageError(f"{prefix}{name} must be a finite number, not {str(value)[:40]}")
     found = {name: float(value) for name, value in values.items()}
     try:
-        PolicyConfig.model_validate(with_values(config, found).model_dump())
+        config.validated(with_values(config, found).model_dump())
     except ValidationError as error:
         raise UsageError(explain(error, PolicyConfig, prefix)) from None
     return found

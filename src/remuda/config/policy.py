@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import cache, reduce
+from functools import cached_property, reduce
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
-from pydantic import PositiveFloat, model_validator
+from pydantic import PositiveFloat, ValidationInfo, model_validator
 
-from remuda.config.algorithm_registry import AlgorithmEntry, find_algorithm
+from remuda.config.algorithm_registry import NO_ENTRIES, AlgorithmEntry, find_algorithm
 from remuda.config.faults import fields_of, unknown_key
 from remuda.config.plain import Options
 from remuda.config.policy_sections import (
@@ -73,7 +73,11 @@ def defaults_of(
 
 
 class PolicyConfig(Section):
-    """One policy: its algorithm, network, hyperparameters, experience and publishing."""
+    """One policy: its algorithm, network, hyperparameters, experience and publishing.
+
+    The validation context is the known entries of users' algorithms; the classes of others are
+    imported.
+    """
 
     algorithm: str = "iqn"
     """`iqn`: implicit quantile networks (Dabney et al. 2018). `dqn`: double DQN (van Hasselt et al.
@@ -159,7 +163,7 @@ class PolicyConfig(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _preset(cls, data: Any) -> Any:
+    def _preset(cls, data: Any, info: ValidationInfo) -> Any:
         """Fill in the algorithm's defaults for keys that the user does not set."""
         if not isinstance(data, Mapping):
             return data
@@ -167,21 +171,43 @@ class PolicyConfig(Section):
             {k: v.model_dump() if isinstance(v, Section) else v for k, v in data.items()}
         )
         try:
-            entry = find_algorithm(str(data.get("algorithm", "iqn")))
+            entry = find_algorithm(str(data.get("algorithm", "iqn")), info.context or NO_ENTRIES)
         except ConfigError as error:
             raise ValueError(str(error)) from None
         return overlay(defaults_of(entry, plain), plain)
 
-    @property
+    @model_validator(mode="after")
+    def _keep_entry(self, info: ValidationInfo) -> PolicyConfig:
+        """Keep the entry that the policy is checked with; an edited class does not change it."""
+        if "entry" not in self.__dict__:  # pydantic calls this again for a section in a section
+            self.__dict__["entry"] = find_algorithm(self.algorithm, info.context or NO_ENTRIES)
+        return self
+
+    @cached_property
     def entry(self) -> AlgorithmEntry:
+        """The properties of the algorithm when the policy was read; not part of `==` and dumps."""
         return find_algorithm(self.algorithm)
+
+    def validated(self, plain: Mapping[str, Any]) -> PolicyConfig:
+        """Validate other settings of this algorithm, with the same entry."""
+        return PolicyConfig.model_validate(plain, context={self.algorithm: self.entry})
+
+    def with_newest_code(self) -> PolicyConfig:
+        """Return the policy with its algorithm's properties as they are now; imports a class."""
+        if find_algorithm(self.algorithm) == self.entry:
+            return self
+        return PolicyConfig.model_validate(self.model_dump())
+
+    def usual(self) -> PolicyConfig:
+        """Return the default policy of the algorithm."""
+        return self.validated({"algorithm": self.algorithm})
 
     def resolved(self, usual: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return plain data for comparing policies.
 
         Settings without effect get their values from `usual`, or else the algorithm's defaults.
         """
-        usual = usual or usual_policy(self.algorithm).model_dump(mode="json")
+        usual = usual or self.usual().model_dump(mode="json")
         tree = without_idle(self, usual, self.entry.unused)
         tree["network"]["shared"] = self.shares_network
         return tree
@@ -221,12 +247,12 @@ class PolicyConfig(Section):
     @property
     def quantiles(self) -> int:
         """Passes through the hidden layers for each sample: 1, or IQN's quantiles."""
-        return self.iqn.quantiles if self.entry.section == "iqn" else 1
+        return self.iqn.quantiles if self.entry.quantiles else 1
 
     @property
     def q_learning(self) -> QLearningConfig:
         """The section of the algorithm's Q-learning settings: `iqn` or `dqn`."""
-        return self.iqn if self.entry.section == "iqn" else self.dqn
+        return self.iqn if self.entry.quantiles else self.dqn
 
     @property
     def replays(self) -> float:
@@ -287,6 +313,10 @@ class PolicyConfig(Section):
             raise ValueError("network.hidden is empty; a network needs at least one layer")
         if network.recurrent:
             self.check_recurrent(f"network.recurrent is {network.recurrent}")
+        if network.noisy and self.entry.samples:
+            raise ValueError(
+                f"network.noisy is for iqn and dqn; {self.algorithm} explores by sampling actions"
+            )
         if network.shared and self.has_own_value:
             key = "network.value_module" if network.value_module else "value.input"
             raise ValueError(
@@ -304,10 +334,6 @@ class PolicyConfig(Section):
 
     def _fits_values(self) -> PolicyConfig:
         experience, network = self.experience, self.network
-        if network.noisy and self.entry.section == "sac":
-            raise ValueError(
-                f"network.noisy is for iqn and dqn; {self.algorithm} explores by sampling actions"
-            )
         if self.waits_for_network:
             return self  # `with_network` checks it
         if experience.burn_in >= experience.segment_length:
@@ -352,7 +378,7 @@ class PolicyConfig(Section):
             for key in ("batch_size", "segment_length"):
                 if section.get(key, 0) is None:
                     section[key] = defaults[key]
-        return PolicyConfig.model_validate(settings)
+        return self.validated(settings)
 
     def check_recurrent(self, source: str) -> None:
         """Refuse settings that exclude a recurrent network; `source` says what makes it one."""
@@ -416,14 +442,6 @@ class PolicyConfig(Section):
                 "ppo.normalise_rewards needs the learning_mode on_policy: it needs each agent's "
                 "rewards in the order in which they were collected"
             )
-        if self.network.noisy:
-            raise ValueError("network.noisy is for iqn and dqn; ppo explores by sampling actions")
         if self.network.dueling:
             raise ValueError("network.dueling is for iqn and dqn; ppo learns a separate value")
         return self
-
-
-@cache
-def usual_policy(algorithm: str) -> PolicyConfig:
-    """Return the default policy of an algorithm."""
-    return PolicyConfig.model_validate({"algorithm": algorithm})

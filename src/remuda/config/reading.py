@@ -11,6 +11,7 @@ from typing import Any, TypeVar, get_type_hints
 
 from pydantic import ValidationError
 
+from remuda.config.algorithm_registry import NO_ENTRIES, Entries
 from remuda.config.faults import LONGEST_SHOWN, explain
 from remuda.config.plain import RefusedYAMLError, read_yaml, write_yaml
 from remuda.config.sections import Section, fault_of_path
@@ -28,10 +29,13 @@ FIRST_LINE = f"{SAVED}, as far down as the line `# end`."
 LAST_LINE = "# end"
 
 
-def load_config(data: Mapping[str, Any], source: str = "") -> Config:
-    """Validate a tree of plain data, for example from a YAML file."""
+def load_config(data: Mapping[str, Any], source: str = "", known: Entries = NO_ENTRIES) -> Config:
+    """Validate a tree of plain data, for example from a YAML file.
+
+    The classes of users' algorithms are imported unless their entries are `known`.
+    """
     try:
-        return Config.model_validate(data)
+        return Config.model_validate(data, context=known)
     except ValidationError as error:
         where = f"{source}: " if source else ""
         raise ConfigError(where + explain(error, Config)) from None

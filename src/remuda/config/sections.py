@@ -25,7 +25,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from remuda.config.algorithm_registry import BUILT_IN, AlgorithmEntry, Takes, find_algorithm
+from remuda.config.algorithm_registry import BUILT_IN, AlgorithmEntry, Takes
 from remuda.config.algorithm_registry import Section as AlgorithmSection
 from remuda.system.loading import add_code, code_of
 
@@ -207,24 +207,25 @@ class Only:
     def _suits(self, entry: AlgorithmEntry) -> bool:
         return self.takes in (None, entry.takes) and self.section in (None, entry.section)
 
-    def message(self, algorithm: str, prefix: str) -> str:
+    def message(self, entry: AlgorithmEntry | None = None, prefix: str = "") -> str:
         """Explain why the field has no effect, and which settings to use instead.
 
-        `prefix` precedes the keys of settings in the message.
+        `entry` is the policy's algorithm, None for fields that belong to no policy; `prefix`
+        precedes the keys of settings in the message.
         """
-        if self._has_algorithm and not self._suits(entry := find_algorithm(algorithm)):
-            other = {f"{section}." for section in get_args(AlgorithmSection)} - {
+        if entry is not None and self._has_algorithm and not self._suits(entry):
+            strange = {f"{section}." for section in get_args(AlgorithmSection)} - {
                 f"{entry.section}."
             }
             use = " and ".join(
                 prefix + key
                 for key in self.instead.split()
-                if not key.startswith(tuple(other)) and key not in entry.unused
+                if not key.startswith(tuple(strange)) and key not in entry.unused
             )
             advice = f"; use {use}" if use else ""
-            *others, last = (name for name, entry in BUILT_IN.items() if self._suits(entry))
+            *others, last = (name for name, other in BUILT_IN.items() if self._suits(other))
             those = f"{', '.join(others)} and {last}" if others else last
-            return f"has no effect: it is for {those}, not {algorithm}{advice}"
+            return f"has no effect: it is for {those}, not {entry.name}{advice}"
         return f"has no effect without {self.needs.format(prefix)}"
 
 

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, NonNegativeInt, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    NonNegativeInt,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 
-from remuda.config.algorithm_registry import BUILT_IN, find_algorithm
+from remuda.config.algorithm_registry import BUILT_IN, NO_ENTRIES, Entries
 from remuda.config.differences import beyond, with_own_defaults
 from remuda.config.faults import explain
 from remuda.config.plain import plain_data
@@ -24,7 +31,6 @@ from remuda.config.run import (
     SupervisionConfig,
 )
 from remuda.config.sections import Each, PathSetting, Section, overlay, without_idle
-from remuda.errors import ConfigError
 
 MOST_UPDATES = 1000
 """The most updates per collected step while the environment waits; with more the run appears to
@@ -32,7 +38,7 @@ hang."""
 
 
 class Config(Section):
-    """The configuration of a run."""
+    """The configuration of a run; the validation context is that of `PolicyConfig`."""
 
     game: str = "treasure_hunt"
     """The environment; `remuda games` lists all environments."""
@@ -71,12 +77,21 @@ class Config(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _own_defaults(cls, data: Any) -> Any:
+    def _own_defaults(cls, data: Any, info: ValidationInfo) -> Any:
         """Write into `policies` each policy's defaults that differ from those of `policy`."""
-        return with_own_defaults(data) if isinstance(data, Mapping) else data
+        known = info.context or NO_ENTRIES
+        return with_own_defaults(data, known) if isinstance(data, Mapping) else data
+
+    @cached_property
+    def entries(self) -> Entries:
+        """The entries of all users' algorithms when the configuration was read.
+
+        They are not part of `==` and dumps.
+        """
+        return NO_ENTRIES
 
     @model_validator(mode="after")
-    def _ends_and_policies_fit(self) -> Config:
+    def _ends_and_policies_fit(self, info: ValidationInfo) -> Config:
         if self.run.turns is None and self.run.seconds is None:
             raise ValueError("run.turns and run.seconds are both None: the run would never end")
         if self.cluster.used and self.schedule == "sequential":
@@ -85,7 +100,10 @@ class Config(Section):
                 f"{'address' if self.cluster.address else 'local'} asks for several nodes; use "
                 "async or lockstep, or leave the cluster out"
             )
+        self.__dict__["entries"] = info.context or NO_ENTRIES
         policies = {f"policies.{name}": self.policy_of(name) for name in self.policies}
+        entries = [policy.entry for policy in (self.policy, *policies.values())]
+        self.__dict__["entries"] = {entry.name: entry for entry in entries if entry.own}
         if self.exact:
             for key, policy in {"policy": self.policy, **policies}.items():
                 self._repeats_itself(key, policy)
@@ -162,9 +180,7 @@ class Config(Section):
                     f"policies.{name}.algorithm is {algorithm!r}: give the name of an algorithm, "
                     f"such as {', '.join(BUILT_IN)}, or your own as module:Class"
                 )
-            find_algorithm(algorithm)
-            return PolicyConfig.model_validate(overlay(base, with_module(own)))
+            known = {**self.entries, self.policy.algorithm: self.policy.entry}
+            return PolicyConfig.model_validate(overlay(base, with_module(own)), context=known)
         except ValidationError as error:
             raise ValueError(explain(error, PolicyConfig, f"policies.{name}.")) from None
-        except ConfigError as error:
-            raise ValueError(f"policies.{name}.{error}") from None

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 
 from remuda.config import Config, PolicyConfig
-from remuda.config.policy import usual_policy
 from remuda.config.run import IN_CLUSTER
 from remuda.config.sections import at_key, conditions
 
@@ -78,20 +77,21 @@ def _priorities(config: Config, learning: Collection[str]) -> Iterator[tuple[str
 
 def _unread_by_policies(config: Config, is_set: IsSet) -> Iterator[str]:
     policies = [config.policy, *map(config.policy_of, config.policies)]
-    default = usual_policy(config.policy.algorithm)
+    defaults = {each.algorithm: each for each in policies}
+    defaults = {algorithm: policy.usual() for algorithm, policy in defaults.items()}
     for key, only in conditions(PolicyConfig):
         common = at_key(config.policy, key)
-        is_changed = common != at_key(default, key)
+        is_changed = common != at_key(defaults[config.policy.algorithm], key)
         if is_set(f"policy.{key}", is_changed) and not any(map(only.reads, policies)):
-            yield f"policy.{key} {only.message(config.policy.algorithm, 'policy.')}"
+            yield f"policy.{key} {only.message(config.policy.entry, 'policy.')}"
         for name, policy in zip(config.policies, policies[1:], strict=True):
             prefix = f"policies.{name}."
-            usual = at_key(usual_policy(policy.algorithm), key)
+            usual = at_key(defaults[policy.algorithm], key)
             # `with_own_defaults` also writes values there; they equal `usual` or `common`.
             own = at_key(config.policies[name], key, MISSING)
             is_changed = own not in (MISSING, usual, common)
             if is_set(prefix + key, is_changed) and not only.reads(policy):
-                yield f"{prefix}{key} {only.message(policy.algorithm, prefix)}"
+                yield f"{prefix}{key} {only.message(policy.entry, prefix)}"
     named_algorithms = {
         f"policies.{name}.": config.policy_of(name)
         for name, own in config.policies.items()
@@ -99,14 +99,14 @@ def _unread_by_policies(config: Config, is_set: IsSet) -> Iterator[str]:
     }
     for prefix, policy in {"policy.": config.policy, **named_algorithms}.items():
         for key in policy.entry.unused:
-            is_changed = at_key(policy, key) != at_key(usual_policy(policy.algorithm), key)
+            is_changed = at_key(policy, key) != at_key(defaults[policy.algorithm], key)
             if is_set(prefix + key, is_changed):
                 yield f"{prefix}{key} has no effect: {policy.algorithm} does not use it"
     if not IN_CLUSTER.reads(config):  # a condition of the whole tree, though it is about policies
         nodes = {f"policies.{name}.": own.get("node") for name, own in config.policies.items()}
         for prefix, node in {"policy.": config.policy.node, **nodes}.items():
             if is_set(f"{prefix}node", bool(node)):
-                yield f"{prefix}node {IN_CLUSTER.message('', '')}"
+                yield f"{prefix}node {IN_CLUSTER.message()}"
 
 
 def _unread(config: Config, is_set: IsSet) -> Iterator[str]:
@@ -114,4 +114,4 @@ def _unread(config: Config, is_set: IsSet) -> Iterator[str]:
     for key, only in conditions(Config):
         is_changed = at_key(config, key) != at_key(plain, key)
         if is_set(key, is_changed) and not only.reads(config):
-            yield f"{key} {only.message('', '')}"
+            yield f"{key} {only.message()}"

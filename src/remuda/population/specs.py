@@ -116,7 +116,11 @@ def spec_of_seat(config: Config, name: str, agents: Sequence[AgentSpec], seat: i
     observation_space, action_space = agent.observation_space, agent.action_space
     if not isinstance(observation_space, Box):
         raise ContractError(f"{agent.name} observes {observation_space}; policies need a Box")
-    policy = config.policy_of(name)
+    key = f"policies.{name}" if config.policies.get(name) else "policy"
+    try:  # the class may have changed since the run was saved
+        policy = config.policy_of(name).with_newest_code()
+    except ValidationError as error:
+        raise ConfigError(explain(error, PolicyConfig, f"{key}.")) from None
     actions = actions_of(action_space, agent.name)
     if not policy.rollout_length:
         kind: Any = policy.entry.load()
@@ -145,7 +149,7 @@ def spec_of_seat(config: Config, name: str, agents: Sequence[AgentSpec], seat: i
         fault = explain(error, PolicyConfig) if isinstance(error, ValidationError) else str(error)
         raise ConfigError(f"policies.{name}: {fault}") from None
     try:  # `Config` could not check this without the network's default batch size
-        config.check_pauses(f"policies.{name}" if config.policies.get(name) else "policy", resolved)
+        config.check_pauses(key, resolved)
     except ValueError as error:
         raise ConfigError(str(error)) from None
     return replace(spec, config=resolved)

@@ -6,7 +6,6 @@ import fcntl
 import json
 import os
 import shlex
-import shutil
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -14,6 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from remuda.config import Config, load_config, read_config, write_config
+from remuda.config.algorithm_registry import (
+    NO_ENTRIES,
+    Entries,
+    entries_from_plain,
+    entries_to_plain,
+)
 from remuda.errors import CheckpointError, RemudaError, RunDirectoryError
 from remuda.policies.initial import InitialWeights
 from remuda.population.members.imported import ImportedMembers
@@ -91,19 +96,20 @@ class RunDirectory:
     """The directory of one run.
 
     Its files are config.yaml, environment.json (the description of its environment),
-    code-DIGEST.pkl (pickled user code), code-paths.json (paths of the user's modules), lock,
-    metrics.jsonl, ledger.bin (matches of a population), status.json, summary.json, report.html with
-    its plots, play.gif, weights/POLICY.safetensors, checkpoints/, logs/PROCESS.log and
-    tensorboard/. Initial weights from other runs are in initial/, members from other runs in
-    imported.safetensors. Resumes add their changes of the configuration to changes.jsonl and move
-    replaced files to earlier/1/, earlier/2/ and so on. `remuda.imitate` writes its settings to
-    imitation.json.
+    algorithms.json (the properties of users' algorithms), code-DIGEST.pkl (pickled user code),
+    code-paths.json (paths of the user's modules), lock, metrics.jsonl, ledger.bin (matches of a
+    population), status.json, summary.json, report.html with its plots, play.gif,
+    weights/POLICY.safetensors, checkpoints/, logs/PROCESS.log and tensorboard/. Initial weights
+    from other runs are in initial/, members from other runs in imported.safetensors. Resumes add
+    their changes of the configuration to changes.jsonl and move replaced files to earlier/1/,
+    earlier/2/ and so on. `remuda.imitate` writes its settings to imitation.json.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.config = path / "config.yaml"
         self.environment = path / "environment.json"
+        self.algorithms = path / "algorithms.json"
         self.metrics = path / "metrics.jsonl"
         self.ledger = path / "ledger.bin"
         self.summary = path / "summary.json"
@@ -218,61 +224,27 @@ class RunDirectory:
     def is_finished(self) -> bool:
         return bool(self.summary_so_far().get("finished", False))
 
-    def rewind(self, turns: int, records: int = 0, over: bool = False) -> list[int]:
-        """Cut metrics to `turns` and the ledger to `records` for a resume; keep copies in earlier/.
-
-        If the run is `over`, nothing is cut. Return the numbers of damaged lines of the metrics.
-        """
-        damaged: list[int] = []
-        with writing(f"the run directory {self.path}"):
-            base = self.path / "earlier"
-            base.mkdir(exist_ok=True)
-            taken = [int(path.name) for path in base.iterdir() if path.name.isdecimal()]
-            earlier = base / str(max(taken, default=0) + 1)
-            earlier.mkdir()
-            shutil.copy2(self.config, earlier)
-            for path in (self.weights, self.tensorboard):
-                path.mkdir(exist_ok=True)  # missing in copies without empty directories
-            if self.metrics.exists() and not over:
-                self._cut_metrics(turns, earlier, damaged)
-            if self.ledger.exists() and not over:
-                from remuda.population.ledger.ledger import copy_later
-
-                copy_later(self.ledger, records, earlier / self.ledger.name)
-            if self.summary.exists():
-                (shutil.copy2 if over else Path.rename)(self.summary, earlier / self.summary.name)
-            (earlier / self.weights.name).mkdir()
-            for path in () if over else self.weights.glob("*.safetensors"):
-                path.rename(earlier / self.weights.name / path.name)
-        return damaged
-
-    def _cut_metrics(self, turns: int, earlier: Path, damaged: list[int]) -> None:
-        """Remove later turns and a half-written line from the metrics, after saving a copy."""
-        try:
-            counts = [record.turns for record in read_metrics(self.metrics, damaged)]
-        except ValueError as error:
-            raise RunDirectoryError(
-                f"{self.metrics} is damaged: {error}; move it away to resume without it"
-            ) from None
-        data = read_file(self.metrics, ANY_SIZE)
-        if max(counts, default=0) <= turns and data.endswith(b"\n"):
-            return
-        shutil.copy2(self.metrics, earlier)
-        turns_of_records = iter(counts)
-        lines = [
-            line
-            for number, line in enumerate(data.splitlines(keepends=True), 1)
-            if line.endswith(b"\n") and (number in damaged or next(turns_of_records) <= turns)
-        ]
-        write_file(self.metrics, b"".join(lines))
-
-    def read_config(self) -> Config:
+    def read_config(self, known: Entries | None = None) -> Config:
+        """Return the configuration; `known`: entries of algorithms, None for the saved ones."""
         tree = read_config(self.config)
         if not tree:  # otherwise defaults would replace the lost values
             raise RunDirectoryError(f"{self.config} is damaged: it is empty")
-        return load_config(tree, str(self.config))
+        return load_config(tree, str(self.config), self.read_entries() if known is None else known)
+
+    def read_entries(self) -> Entries:
+        """Return the saved entries of users' algorithms; empty if none are saved."""
+        if not self.algorithms.exists():
+            return NO_ENTRIES
+        try:
+            return entries_from_plain(read_json(self.algorithms))
+        except (ValueError, OSError) as error:
+            raise RunDirectoryError(
+                f"{self.algorithms} is damaged: {error}; if you remove it, the classes are imported"
+            ) from None
 
     def save_config(self, config: Config) -> None:
+        if config.entries:
+            write_file(self.algorithms, json.dumps(entries_to_plain(config.entries)).encode())
         with writing(self.config):
             write_config(config, self.config)
 

@@ -7,8 +7,9 @@ anywhere. A class of a script or a notebook cell is pickled by value, and its na
 `pickled:Class-DIGEST`. The pickle is next to config.yaml too, as `code-DIGEST.pkl`, and processes
 of the run get a copy.
 
-Reading a pickle runs code. A game's pickle is read when the game is made, an algorithm's with the
-configuration, and a network's when the network is made; modules are imported at the same times.
+Reading a pickle runs code. A game's pickle is read when the game is made, an algorithm's when a run
+starts or its policies play, and a network's when the network is made; modules are imported at the
+same times.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from remuda.config import Config, load_config
+from remuda.config.algorithm_registry import BUILT_IN
 from remuda.envs.batches import map_parts
 from remuda.errors import ConfigError, UsageError
 from remuda.evaluation.trajectories import HOW, AgentTrajectories, Trajectories
@@ -23,7 +24,7 @@ from remuda.runtime.host import threads
 from remuda.system.rng import torch_rng
 from remuda.types import Floats
 
-CLONED = ("ppo", "mappo", "dqn", "sac")
+CLONED = tuple(name for name, entry in BUILT_IN.items() if not entry.quantiles)
 """Algorithms whose networks can be cloned."""
 
 

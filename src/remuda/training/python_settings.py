@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from remuda.config import Config, Section, by_leaf, load_config, over_presets, overlay, read_config
-from remuda.config.algorithm_registry import BUILT_IN
+from remuda.config.algorithm_registry import BUILT_IN, NO_ENTRIES
 from remuda.errors import UsageError
 from remuda.evaluation.policy import Policy
 from remuda.runs.run_directory import RunDirectory
@@ -75,7 +75,8 @@ def gone_on_with(
             f"run.directory is {str(named)!r}, but resume continues in {path}: leave run.directory "
             "out, or start a new run there, with policy.init_from for its first weights"
         )
-    saved = RunDirectory.open(path).read_config().model_dump(mode="json")
+    # Without the saved entries, since the classes may have been edited.
+    saved = RunDirectory.open(path).read_config(known=NO_ENTRIES).model_dump(mode="json")
     return overlay(overlay(saved, tree), {"run": {"directory": path}})
 
 

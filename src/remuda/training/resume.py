@@ -214,7 +214,8 @@ def _before(config: Config, run: RunDirectory, found: Manifest) -> Config:
         plain = run.read_config()
     except RemudaError:  # the checkpoint has the settings that must not change
         plain = config
-    made = load_config(with_digests_of(found.config, config.model_dump(mode="json")))
+    tree = with_digests_of(found.config, config.model_dump(mode="json"))
+    made = load_config(tree, known=config.entries)
     rest = {name: getattr(plain, name) for name in Config.model_fields if name not in found.config}
     env = made.env.model_copy(update={"workers": plain.env.workers, "check": plain.env.check})
     return made.model_copy(update={**rest, "env": env})  # not validated, only compared

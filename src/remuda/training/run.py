@@ -27,6 +27,7 @@ from remuda.policies.compatibility import space_notes
 from remuda.population.run_spec import RunSpec
 from remuda.runs.metrics import Goal, View
 from remuda.runs.result import Result
+from remuda.runs.rewind import rewind
 from remuda.runs.run_directory import RunDirectory, can_continue, how_to_continue
 from remuda.runs.saved_weights import final_weights
 from remuda.runtime.layout import Layout, make_layout
@@ -179,7 +180,7 @@ class _Launch:
         if resumed is None:
             return None
         turns = resumed.checkpoint.turns
-        report_damage(run.rewind(turns, assembly.records, resumed.final is not None), self.view)
+        report_damage(rewind(run, turns, assembly.records, resumed.final is not None), self.view)
         run.save_code(config)
         run.save_spec(self.prepared.spec)
         run.save_config(config)
@@ -267,7 +268,7 @@ def in_one_process(config: Config) -> Config:
         "learners": {"processes": "auto", "threads": "auto"},
     }
     try:
-        return load_config(overlay(config.model_dump(), sequential))
+        return load_config(overlay(config.model_dump(), sequential), known=config.entries)
     except ConfigError as error:
         raise ConfigError(
             f"run.fallback is true, but this run could not continue in one process: {error}"

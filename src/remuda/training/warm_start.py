@@ -150,7 +150,7 @@ def _inputs(spec: PolicySpec) -> dict[str, object]:
 def _networks(spec: PolicySpec) -> dict[str, object]:
     config, entry = spec.config, spec.config.entry
     ppo = ("normalise_observations", "normalise_values") if entry.takes == "rollouts" else ()
-    iqn = ("cosines",) if entry.section == "iqn" else ()  # the number of quantiles does not matter
+    iqn = ("cosines",) if entry.quantiles else ()  # the number of quantiles does not matter
     network = {name: getattr(config.network, name) for name in NetworkConfig.model_fields}
     network["shared"] = config.shares_network  # the setting may be None
     return {

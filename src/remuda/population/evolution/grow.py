@@ -45,7 +45,7 @@ def network_family(spec: PolicySpec) -> tuple[object, ...]:
         config.shares_network,
         spec.critic,
         kernels,
-        (config.iqn.quantiles, config.iqn.cosines) if config.entry.section == "iqn" else (),
+        (config.iqn.quantiles, config.iqn.cosines) if config.entry.quantiles else (),
         (config.ppo.normalise_observations, config.ppo.normalise_values)
         if config.entry.takes == "rollouts"
         else (),

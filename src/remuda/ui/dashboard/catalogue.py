@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from remuda.config import by_leaf, load_config, read_tree
-from remuda.config.algorithm_registry import BUILT_IN
+from remuda.config.algorithm_registry import BUILT_IN, Entries
 from remuda.errors import RemudaError
 from remuda.runs.run_directory import RunDirectory
 from remuda.ui.dashboard.curves import stamp_of
@@ -159,18 +159,18 @@ def _settings(path: Path) -> dict[str, Any]:
     except Exception:  # YAML constructors raise any exception
         return {}
     try:
-        tree = _resolved(tree)
+        tree = _resolved(tree, RunDirectory(path).read_entries())
     except Exception as error:  # a configuration of a later version, for example
         log.debug("the settings of %s are shown without defaults: %s", path, error)
     return {str(key): _shown(value) for key, value in by_leaf(tree).items()}
 
 
-def _resolved(tree: dict[str, Any]) -> dict[str, Any]:
+def _resolved(tree: dict[str, Any], known: Entries) -> dict[str, Any]:
     """Resolve a configuration unless that would run the user's code or take long."""
     policies = [tree.get("policy", {}), *tree.get("policies", {}).values()]
     named = {policy["algorithm"] for policy in policies if "algorithm" in policy}
-    is_known = named <= BUILT_IN.keys() and len(policies) <= MOST_POLICIES
-    return load_config(tree).resolved() if is_known else tree
+    is_known = named <= {*BUILT_IN, *known} and len(policies) <= MOST_POLICIES
+    return load_config(tree, known=known).resolved() if is_known else tree
 
 
 def _shown(value: Any) -> Any:

@@ -210,7 +210,7 @@ def _mean_of(intervals: Sequence[tuple[float, int]]) -> tuple[float, float]:
 
 def _missed_ratios(summary: RunSummary) -> Iterator[str]:
     try:
-        config = load_config(summary.config)
+        config = load_config(summary.config, known=summary.files.read_entries())
     except ConfigError:
         return
     missed: dict[float, list[PolicySummary]] = {}

@@ -151,7 +151,7 @@ def groups_of(runs: Sequence[RunSummary]) -> Iterator[RunGroup]:
 def settings_of(run: RunSummary) -> dict[str, Any]:
     """Return a run's settings by key, without those that may differ in a group."""
     try:
-        tree = load_config(run.config).resolved()
+        tree = load_config(run.config, known=run.files.read_entries()).resolved()
     except ConfigError:
         tree = run.config
     return {key: value for key, value in by_leaf(tree).items() if key not in ASIDE}
