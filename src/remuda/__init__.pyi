@@ -4,6 +4,7 @@ from remuda.analysis.frame import Frame as Frame
 from remuda.analysis.payoffs.payoffs import Payoffs as Payoffs
 from remuda.api.imitate import imitate as imitate
 from remuda.api.run import Run as Run
+from remuda.api.run import evaluate as evaluate
 from remuda.api.run import load as load
 from remuda.api.tournament import tournament as tournament
 from remuda.api.train import train as train

@@ -16,6 +16,7 @@ from remuda.envs.observation_parts import Part, packing_of
 from remuda.errors import ContractError
 from remuda.experience.ring import fields_of
 from remuda.policies.compatibility import stream_shape
+from remuda.population.ledger.lineage import read_lineage
 from remuda.population.specs import policy_specs
 from remuda.system.memory.packing import packed, write_numbers
 from remuda.types import AgentSpec
@@ -215,6 +216,75 @@ def brightest(env, agent, observations, rng):
 def test_seats_of_all_kinds_read_packed_rows(name, tmp_path, monkeypatch):
     algorithm = "dqn" if name in ("scripted", "dealt") else "mappo"
     check_equal(tmp_path, monkeypatch, {"algorithm": algorithm}, **SEATS[name])
+
+
+MODES = {
+    "hybrid": ({"algorithm": "ppo", "learning_mode": "hybrid"}, {}),
+    "processes": ({"algorithm": "mappo"}, {"schedule": "lockstep"}),
+    "published each update": ({"algorithm": "dqn", "publish": {"every": 1}}, {}),
+    "births": (
+        {"algorithm": "dqn"},
+        {
+            "population": {
+                "policies": 3,
+                "matchmaker": "random",
+                "evolution": {"every": 6, "games": 2, "confidence": 0.0},
+            },
+            "run": {"turns": 200},
+        },
+    ),
+}
+
+
+@pytest.mark.process
+@pytest.mark.slow_cases("hybrid", "published each update", "births")
+@pytest.mark.parametrize("name", MODES)
+def test_packed_rows_change_no_run_in_any_mode(name, tmp_path, monkeypatch):
+    policy, settings = MODES[name]
+    runs = [
+        outcome_of(tmp_path / "packed", monkeypatch, True, policy, **settings),
+        # in one process, since others would not see that packing is patched
+        outcome_of(
+            tmp_path / "floats", monkeypatch, False, policy, **settings | {"schedule": "sequential"}
+        ),
+    ]
+    assert_same(*runs, policies=slice(0, 2), updates=4)
+    if name == "births":
+        lineage = read_lineage(tmp_path / "packed" / "ledger.bin")
+        assert any(each.parent is not None for each in lineage)
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_several_actors_write_packed_rows(tmp_path):
+    remuda.train(
+        Lamps,
+        env={"num_envs": 8},
+        actor={"processes": 2},
+        policy={
+            "algorithm": "ppo",
+            "discount": 0.5,
+            "network": {"convolutions": [[4, 5, 5]], "hidden": [32]},
+        },
+        run={"turns": 30_000, "directory": tmp_path / "run", "evaluate_episodes": 0},
+        view="quiet",
+    )
+    found = remuda.evaluate(tmp_path / "run", episodes=20)
+    assert found.mean(0) > 4.0  # of 5; playing at random earns 2.5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
+def test_runs_with_packed_rows_resume_as_those_with_floats(algorithm, tmp_path, monkeypatch):
+    found = []
+    for packs in (True, False):
+        directory = tmp_path / str(packs)
+        outcome_of(directory, monkeypatch, packs, {"algorithm": algorithm}, run={"turns": 43})
+        with monkeypatch.context() as patch:
+            patch.setattr(observation_parts, "LEAST_BYTES", 256 if packs else 1 << 40)
+            remuda.train(resume=directory, run={"turns": 96}, view="quiet")
+        found.append(outcome(directory))
+    assert_same(*found, policies=slice(0, 2), updates=4)
 
 
 class Breaks(Lamps):

@@ -49,6 +49,26 @@ def load(run: Result | Path | str) -> Run:
     return Run(path_of(run))
 
 
+def evaluate(
+    run: Result | Path | str,
+    episodes: int = 200,
+    *,
+    checkpoint: Checkpoint = "final",
+    seed: int = 0,
+    scripted: Mapping[str, str | Callable[..., Any]] | None = None,
+    sampled: bool | None = None,
+) -> Evaluation:
+    """Play episodes of a saved run, and collect each agent's returns: `Run.evaluate`.
+
+    Raises:
+        RunDirectoryError: it is not a run directory, or is damaged.
+        RemudaError: as `Run.evaluate` does.
+    """
+    return load(run).evaluate(
+        episodes, checkpoint=checkpoint, seed=seed, scripted=scripted, sampled=sampled
+    )
+
+
 class Run(Mapping[str, Policy]):
     """A saved run, as a mapping from names to its policies.
 
