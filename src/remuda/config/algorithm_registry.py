@@ -54,7 +54,7 @@ class AlgorithmEntry:
 
 
 Entries = Mapping[str, AlgorithmEntry]
-"""Entries of users' algorithms, by name."""
+"""The entry of each user's algorithm."""
 NO_ENTRIES: Entries = MappingProxyType({})
 
 OF_VALUES = {"learning_mode": "off_policy"}

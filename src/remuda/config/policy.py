@@ -193,7 +193,7 @@ class PolicyConfig(Section):
         return PolicyConfig.model_validate(plain, context={self.algorithm: self.entry})
 
     def with_newest_code(self) -> PolicyConfig:
-        """Return the policy with its algorithm's properties as they are now; imports a class."""
+        """Return the policy with the present properties of its algorithm; imports a class."""
         if find_algorithm(self.algorithm) == self.entry:
             return self
         return PolicyConfig.model_validate(self.model_dump())
