@@ -149,7 +149,7 @@ def _gathered(
     masses, in_support = [], []
     for role, names in enumerate(payoffs.strategies):
         mixed = np.array([each.mixtures[role] for each in found]).reshape(-1, len(names))
-        masses.append(_summed(mixed))
+        masses.append(summed(mixed))
         in_support.append((mixed > USED).mean(0) if len(mixed) else np.full(len(names), np.nan))
     payoffs_of_draws = np.array([each.values for each in found]).reshape(-1, payoffs.num_roles)
     return UncertainEquilibrium(
@@ -159,8 +159,8 @@ def _gathered(
         answer,
         tuple(masses),
         tuple(in_support),
-        _summed(payoffs_of_draws),
-        _summed(regrets),
+        summed(payoffs_of_draws),
+        summed(regrets),
         len(regrets),
         len(regrets) - len(found),
     )
@@ -228,7 +228,7 @@ def _draws(payoffs: Payoffs, samples: int, rng: np.random.Generator) -> Iterator
         yield from payoffs.sample(min(at_once, samples - done), rng)
 
 
-def _summed(drawn: Numbers) -> Numbers:
+def summed(drawn: Numbers) -> Numbers:
     """Return the mean and interval, [3, n], of draws [S, n]; NaN without draws."""
     if not len(drawn):
         return np.full((3, drawn.shape[1]), np.nan)
