@@ -62,6 +62,17 @@ def game_equilibrium(
     return _gathered(game, kind, answer, regret, solver, rng, samples)
 
 
+def regret_draws(
+    game: EmpiricalGame, answer: Solution, rng: np.random.Generator, samples: int
+) -> Numbers:
+    """Return the regrets of mixtures under draws of the payoffs: [samples, R].
+
+    All line-ups of the game were played.
+    """
+    regret = _regret_of_mixtures(game, answer, game.chances(answer.mixtures))
+    return np.array([regret(drawn) for drawn in draws(game, samples, rng)])
+
+
 def _regret_of_mixtures(game: EmpiricalGame, answer: Solution, likely: Numbers) -> Regret:
     def regret(means: Numbers) -> Numbers:
         gained = np.where(likely > 0.0, likely * means, 0.0).sum(0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,30 @@ class SeatGroup:
 
     name: str
     seats: tuple[int, ...]
+
+
+def grouped_seats(
+    able: Mapping[int, Collection[str]], agents: Sequence[str], teams: Sequence[str]
+) -> tuple[SeatGroup, ...]:
+    """Group seats that the same policies may take; empty: a policy may take seats of two groups.
+
+    A group is named after its team if it has all seats of that team, or else after its agents.
+
+    `able`: the policies that may take each seat; `agents`, `teams`: names by seat, "": no team.
+    """
+    by_policies: dict[frozenset[str], list[int]] = {}
+    for seat, policies in able.items():
+        by_policies.setdefault(frozenset(policies), []).append(seat)
+    if sum(map(len, by_policies)) > len({name for each in by_policies for name in each}):
+        return ()
+    groups = []
+    for seats in by_policies.values():
+        name = " and ".join(agents[seat] for seat in seats)
+        team = teams[seats[0]] if teams else ""
+        if team and seats == [seat for seat, own in enumerate(teams) if own == team]:
+            name = team
+        groups.append(SeatGroup("players" if len(by_policies) == 1 else name, tuple(seats)))
+    return tuple(groups)
 
 
 def read_game(

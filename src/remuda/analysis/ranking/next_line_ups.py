@@ -11,7 +11,8 @@ from remuda.analysis.as_json import Summary
 from remuda.analysis.payoffs.empirical_game import EmpiricalGame, every_profile, exact_game
 from remuda.analysis.payoffs.game_draws import moderated, variance_between
 from remuda.analysis.payoffs.profile_sums import LARGEST
-from remuda.types import Numbers
+from remuda.analysis.ranking.next_matches import share_out
+from remuda.types import Integers, Numbers
 
 NEXT = 5  # line-ups that are named
 
@@ -43,19 +44,15 @@ def next_line_ups(
     """
     if game is None or mixtures is None or not (game.counts > 1).any():
         return ()
-    count, size = game.num_profiles, game.num_strategies
-    if count * size**2 > LARGEST:
+    size = game.num_strategies
+    if game.num_profiles * size**2 > LARGEST:
         return ()
     profiles = np.array(list(every_profile(game.roles)))
     likely = exact_game(game.roles, lambda _: np.zeros(size)).chances(mixtures)
     row_of = {tuple(profile): row for row, profile in enumerate(profiles.tolist())}
-    matches = np.zeros(count)
+    matches = np.zeros(len(profiles))
     matches[[row_of[tuple(each)] for each in game.profiles.tolist()]] = game.counts
-    within = np.diagonal(moderated(game), axis1=1, axis2=2)
-    seated = (game.profiles > 0).sum(0)
-    variance = within.sum(0) / np.maximum(seated, 1)
-    between = variance_between(game)
-    number = matches[:, None]
+    variance, between, number = _variances(game), variance_between(game), matches[:, None]
     settled = variance / np.maximum(number * (number + 1.0), 1.0)
     both = between + variance
     first = np.divide(between**2, both, out=np.zeros_like(both), where=both > 0.0)
@@ -63,14 +60,38 @@ def next_line_ups(
     if not game.is_whole:
         gains = np.where(matches > 0, 0.0, gains)
     total = float(gains.sum())
-    if not total > 0.0:
-        return ()
     order = np.argsort(-gains, kind="stable")[:most]
     return tuple(
         NextLineUp(game.describe(profiles[row]), int(matches[row]), float(gains[row]) / total)
         for row in order
         if gains[row] > 0.0
     )
+
+
+def _variances(game: EmpiricalGame) -> Numbers:
+    """Return the variance of each strategy's return in one match, over its line-ups: [S]."""
+    within = np.diagonal(moderated(game), axis1=1, axis2=2)
+    seated = (game.profiles > 0).sum(0)
+    found: Numbers = within.sum(0) / np.maximum(seated, 1)
+    return found
+
+
+def allocate_line_ups(
+    game: EmpiricalGame, mixtures: Sequence[Numbers], matches: int, explore: float = 0.1
+) -> Integers:
+    """Return the number of matches that each line-up plays next: [P].
+
+    All line-ups were played. Their shares of all matches are proportional to sqrt(sum_s w_s^2 v_s),
+    which minimises the sum of the variances of deviation payoffs (Neyman 1934, "On the two
+    different aspects of the representative method"). w_s is the probability of the line-up while
+    one seat plays s and the others play `mixtures`, mixed with a uniform choice by `explore`.
+    """
+    explored = [(1.0 - explore) * each + explore / len(each) for each in mixtures]
+    weights = np.sqrt((game.chances(explored) ** 2 * _variances(game)).sum(1))
+    if not weights.any():
+        weights = np.ones(len(weights))
+    target = weights / weights.sum() * (game.counts.sum() + matches)
+    return share_out(np.maximum(target - game.counts, 0.0), matches)
 
 
 def line_ups_in_words(game: EmpiricalGame | None, following: Sequence[NextLineUp]) -> str:

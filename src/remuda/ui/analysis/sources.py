@@ -15,7 +15,7 @@ import numpy as np
 from remuda.analysis.payoffs.empirical_game import EmpiricalGame, Role
 from remuda.analysis.payoffs.from_files import read_file
 from remuda.analysis.payoffs.from_ledger import LedgerReader, read_payoffs, shared_returns
-from remuda.analysis.payoffs.game_from_ledger import SeatGroup, read_game, won
+from remuda.analysis.payoffs.game_from_ledger import SeatGroup, grouped_seats, read_game, won
 from remuda.analysis.payoffs.payoffs import Payoffs
 from remuda.analysis.payoffs.profile_sums import TooLargeError
 from remuda.analysis.payoffs.team_mates import with_team_mates
@@ -137,26 +137,14 @@ def _groups_of(roster: Roster, sides: Sequence[int]) -> tuple[SeatGroup, ...]:
     Seats are not grouped if a policy may take seats of several groups, or if the same policies play
     for several teams: then they are pooled.
     """
-    by_policies: dict[frozenset[str], list[int]] = {}
     members = (*roster.policies, *roster.scripted)
-    for seat in roster.dealt_seats:
-        able = frozenset(name for name in members if seat in roster.seats_of(name))
-        by_policies.setdefault(able, []).append(seat)
-    if sum(map(len, by_policies)) > len(frozenset().union(*by_policies)):
-        return ()
-    groups = tuple(SeatGroup(_name_of(roster, each), tuple(each)) for each in by_policies.values())
-    if len(groups) > 1:
-        return groups
-    return one_role(roster.dealt_seats, sides)
-
-
-def _name_of(roster: Roster, seats: Sequence[int]) -> str:
-    teams = {roster.teams[seat] if roster.teams else "" for seat in seats}
-    (team,) = teams if len(teams) == 1 else ("",)
-    is_whole = bool(team) and [t for s, t in enumerate(roster.teams) if s in seats].count(
-        team
-    ) == sum(t == team for s, t in enumerate(roster.teams) if s not in roster.taken)
-    return team if is_whole else " and ".join(roster.agents[seat] for seat in seats)
+    able = {
+        seat: frozenset(name for name in members if seat in roster.seats_of(name))
+        for seat in roster.dealt_seats
+    }
+    teams = ["" if seat in roster.taken else team for seat, team in enumerate(roster.teams)]
+    groups = grouped_seats(able, roster.agents, teams)
+    return groups if len(groups) != 1 else one_role(roster.dealt_seats, sides)
 
 
 def one_role(seats: Sequence[int], sides: Sequence[int]) -> tuple[SeatGroup, ...]:
@@ -186,7 +174,7 @@ def _open_tournament(path: Path, label: str) -> AnalysisSource:
         record = read_json(path / DESCRIPTION)
         game, options = str(record.get("game", "")), dict(record.get("options", {}))
         taken, names = dict(record.get("scripted", {})), record.get("agents")
-        teams = record.get("teams")
+        teams, line_ups = record.get("teams"), dict(record.get("line_ups", {}))
     except (OSError, ValueError, AttributeError, TypeError, KeyError) as error:
         raise RunDirectoryError(f"{path / DESCRIPTION} is damaged: {error}") from None
     if game and (names is None or teams is None):  # a record that another program wrote
@@ -206,8 +194,19 @@ def _open_tournament(path: Path, label: str) -> AnalysisSource:
         ledger,
         tuple(sides),
         taken=tuple(taken),
-        groups=one_role(seats, sides) if sides else (),
+        groups=_of_line_ups(names, teams, line_ups) or (one_role(seats, sides) if sides else ()),
     )
+
+
+def _of_line_ups(
+    names: Sequence[str], teams: Sequence[str], line_ups: Mapping[str, Sequence[str]]
+) -> tuple[SeatGroup, ...]:
+    """Return the roles of a tournament of line-ups; empty: a single one, or no line-ups."""
+    if not line_ups:
+        return ()
+    able = [frozenset(entrant for entrant, own in line_ups.items() if n in own) for n in names]
+    groups = grouped_seats({s: each for s, each in enumerate(able) if each}, names, teams)
+    return groups if len(groups) > 1 else ()
 
 
 def _check_together(sources: Sequence[AnalysisSource]) -> None:
