@@ -12,6 +12,7 @@ from remuda.analysis.equilibria.game_equilibrium import game_equilibrium
 from remuda.analysis.equilibria.uncertain_equilibrium import USED, UncertainEquilibrium, nash
 from remuda.analysis.payoffs.bias import Estimate
 from remuda.analysis.payoffs.empirical_game import EmpiricalGame, Role
+from remuda.analysis.payoffs.game_draws import pair_draws
 from remuda.analysis.payoffs.payoffs import KNOWN, Payoffs
 from remuda.analysis.population_report import (
     SAMPLES,
@@ -231,7 +232,10 @@ def _equilibrium(
     of_seats = any(role.seats > 1 for role in roles)
     try:
         if len(roles) == 2 and not (is_whole and of_seats):
-            return nash(pairs[0], rng, samples, SECONDS)
+            drawn = None
+            if game is not None and of_seats and (game.counts > 1).any():
+                drawn = pair_draws(game, pairs[0], samples, rng)
+            return nash(pairs[0], rng, samples, SECONDS, drawn)
         return None if game is None else game_equilibrium(game, rng, samples, SECONDS)
     except UsageError:
         return None

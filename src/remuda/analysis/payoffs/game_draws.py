@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from remuda.analysis.payoffs.empirical_game import EmpiricalGame
-from remuda.analysis.payoffs.payoffs import KNOWN, PRIOR, UNLIKE
+from remuda.analysis.payoffs.payoffs import KNOWN, PRIOR, UNLIKE, Payoffs
 from remuda.errors import UsageError
 from remuda.types import Numbers
 
@@ -71,3 +71,41 @@ def draws(game: EmpiricalGame, samples: int, rng: np.random.Generator) -> Iterat
         normal = rng.standard_normal(game.profiles.shape)
         scale = np.sqrt(freedom / rng.chisquare(freedom) / game.counts)
         yield game.means + (roots @ normal[:, :, None])[:, :, 0] * scale[:, None]
+
+
+def pair_draws(
+    game: EmpiricalGame, payoffs: Payoffs, samples: int, rng: np.random.Generator
+) -> Iterator[Numbers]:
+    """Draw the payoffs by meeting of two roles with several seats: [2, n_1, n_2] each.
+
+    A match is a meeting of every two opponents in it, so its noise is shared by several cells.
+    `Payoffs.sample` draws cells independently, which is right for means over opponents, but too
+    narrow for sums over rows and columns. Here the noise is drawn by line-up.
+
+    `payoffs`: from the matches of `game`, whose two roles have their strategies.
+    """
+    first, second = game.columns
+    ours, theirs = (game.profiles[:, own].astype(np.float64) for own in (first, second))
+    # the weight of a line-up in each cell, as in `add_up`
+    both = ours[:, :, None] * theirs[:, None, :]
+    most = np.maximum(
+        game.roles[1].seats * ours[:, :, None], game.roles[0].seats * theirs[:, None, :]
+    )
+    weights = game.counts[:, None, None] * both / np.maximum(most, 1.0)
+    weights /= np.maximum(weights.sum(0), 1e-300)
+    covariances = moderated(game)
+    # Returns in a cell also vary with the other seats.
+    within = float(np.diagonal(covariances, axis1=1, axis2=2)[game.profiles > 0].mean())
+    cells = float(np.diagonal(payoffs.moderated).mean())
+    wider = np.sqrt(max(cells / within, 1.0)) if within > 0.0 else 1.0
+    values, vectors = np.linalg.eigh(covariances)
+    roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :] * wider
+    freedom = PRIOR + max(float(game.counts.sum()) - len(game.profiles), 0.0)
+    for _ in range(samples):
+        normal = rng.standard_normal(game.profiles.shape) / np.sqrt(game.counts)[:, None]
+        noise = (roots @ normal[:, :, None])[:, :, 0] * np.sqrt(freedom / rng.chisquare(freedom))
+        drawn = (
+            np.einsum("pij,pi->ij", weights, noise[:, first]),
+            np.einsum("pij,pj->ij", weights, noise[:, second]),
+        )
+        yield payoffs.means + np.stack(drawn)
