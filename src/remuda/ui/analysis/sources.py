@@ -15,6 +15,7 @@ import numpy as np
 from remuda.analysis.payoffs.empirical_game import EmpiricalGame, Role
 from remuda.analysis.payoffs.from_files import read_file
 from remuda.analysis.payoffs.from_ledger import LedgerReader, read_payoffs, shared_returns
+from remuda.analysis.payoffs.game_from_file import read_matches
 from remuda.analysis.payoffs.game_from_ledger import SeatGroup, grouped_seats, read_game, won
 from remuda.analysis.payoffs.payoffs import Payoffs
 from remuda.analysis.payoffs.profile_sums import TooLargeError
@@ -246,6 +247,16 @@ class Population:
     roles: tuple[Role, ...] = ()  # with different policies; empty: all play the same seats
     game: EmpiricalGame | None = None  # None: two interchangeable seats, or too many line-ups
 
+    def part(self, only: Sequence[str]) -> Population:
+        """Return the population of these policies."""
+        payoffs, game = self.payoffs, self.game
+        game = None if game is None else game.part(lambda _, name: name in only)
+        return Population(
+            payoffs.part([payoffs.names.index(name) for name in only]),
+            () if game is None or not self.roles else game.roles,
+            game,
+        )
+
     def analyse(self, rng: np.random.Generator, samples: int) -> Analysis | RolesAnalysis:
         """Analyse the policies: those of each role, or all of them together."""
         if self.roles:
@@ -262,7 +273,7 @@ def population_of(source: AnalysisSource, choice: Choice, most: int | None = Non
     if source.ledger is None:
         if choice.frozen or choice.wins or choice.roles:
             raise UsageError(f"frozen, wins and roles need matches; {source.path} has only payoffs")
-        found = Population(source.payoffs if source.payoffs is not None else read_file(source.path))
+        found = _read_file(source)
         names = found.payoffs.names
     else:
         found = _read_ledger(source, source.ledger, choice, most)
@@ -276,9 +287,20 @@ def population_of(source: AnalysisSource, choice: Choice, most: int | None = Non
     if unknown:
         raise UsageError(f"only: {unknown[0]} played no match in {source.path}")
     if only and len(only) < len(names):
-        payoffs = found.payoffs
-        found = replace(found, payoffs=payoffs.part([names.index(name) for name in only]))
+        found = found.part(only)
     return found
+
+
+def _read_file(source: AnalysisSource) -> Population:
+    if source.payoffs is not None:
+        return Population(source.payoffs)
+    matches = read_matches(source.path)
+    if matches is None:
+        return Population(read_file(source.path))
+    game = matches.game
+    several = len(game.roles) > 1
+    is_game = several or game.roles[0].seats > 2
+    return Population(matches.payoffs, game.roles if several else (), game if is_game else None)
 
 
 def _read_ledger(
