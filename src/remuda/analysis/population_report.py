@@ -8,21 +8,35 @@ from dataclasses import dataclass
 import numpy as np
 
 from remuda.analysis.as_json import as_json, figures
+from remuda.analysis.equilibria.game_equilibrium import game_equilibrium
 from remuda.analysis.equilibria.uncertain_equilibrium import UncertainEquilibrium, nash
 from remuda.analysis.payoffs.bias import Estimate
+from remuda.analysis.payoffs.empirical_game import EmpiricalGame
 from remuda.analysis.payoffs.payoffs import KNOWN, Payoffs
-from remuda.analysis.payoffs.sampling import with_own
+from remuda.analysis.payoffs.sampling import with_own, with_predicted_own
+from remuda.analysis.ranking.next_line_ups import (
+    NextLineUp,
+    line_ups_in_words,
+    line_ups_summary,
+    next_line_ups,
+)
 from remuda.analysis.ranking.rank import RankIntervals, mean_payoff, rank_intervals
 from remuda.analysis.structure.cycles import Cycles, cycles
 from remuda.analysis.structure.diversity import response_diversity
-from remuda.analysis.structure.population_regret import WithinPopulation, within_population
+from remuda.analysis.structure.population_regret import (
+    WithinPopulation,
+    gain_over_mean,
+    within_population,
+)
 from remuda.analysis.structure.transitivity import SplitIntervals, split_intervals
 from remuda.errors import UsageError
 
 SAMPLES = 400  # draws of the payoffs for intervals
-
-
 SECONDS = 10.0  # limit of the search for an equilibrium of a large general-sum game
+BOUND = (
+    "; this is a lower bound, within the population: a trained best response "
+    "(`remuda exploit RUN`) may gain more."
+)
 UNKNOWN = 0.8  # a share with a wider interval is not reported
 
 
@@ -37,6 +51,9 @@ class Analysis:
     cycles: Cycles  # formed by significant wins
     diversity: Estimate | None  # expected cardinality; None: self-play is missing
     exploitability: WithinPopulation | None = None  # None: self-play is missing
+    game: EmpiricalGame | None = None  # of three interchangeable seats or more, if not too large
+    gain: Estimate | None = None  # of a seat of `game` that always plays the best policy
+    next_line_ups: tuple[NextLineUp, ...] = ()  # of `game`
 
     def as_summary(self) -> dict[str, object]:
         """Return the contents of `analysis.json`."""
@@ -59,32 +76,57 @@ class Analysis:
             "diversity": as_json(self.diversity),
             "exploitability": as_json(self.exploitability),
             "in_words": self.in_words(),
+        } | (
+            {}
+            if self.game is None
+            else {
+                "gain_over_uniform": as_json(self.gain),
+                "line_ups": line_ups_summary(self.game, self.next_line_ups),
+            }
+        )
+
+    @property
+    def best(self) -> str:
+        """The policy with the highest mean payoff."""
+        return self.ranking.names[int(np.argmin(self.ranking.ranks))]
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """Each policy's mean payoff against all others."""
+        return dict(zip(self.ranking.names, self.ranking.scores.tolist(), strict=True))
+
+    @property
+    def measures(self) -> dict[str, float]:
+        """The measures to compare between runs; NaN: unknown."""
+        found, gains = self.equilibrium, self.exploitability
+        value = mixed = math.nan
+        if found is not None:
+            value = float(found.answer.values[0])
+            scale = 1e-9 * float(np.nanmax(np.abs(self.payoffs.matrix)))
+            value = value if abs(value) >= scale else 0.0  # rounding errors of a zero
+            mixed = float((found.answer.mixtures[0] > 1e-6).sum())  # the size of the support
+        return {
+            "share of skill": float(self.structure.transitive),
+            "mixed": mixed,
+            "value": value,
+            "gain within": math.nan
+            if gains is None
+            else float(np.mean([each.corrected for each in gains.gains])),
+            "diversity": math.nan if self.diversity is None else self.diversity.corrected,
         }
 
     def in_words(self) -> dict[str, str]:
         """Return one sentence for each part."""
-        return {
-            "ranking": self._ranking_in_words(),
+        words = {
+            "ranking": ranking_in_words(self.ranking),
             "equilibrium": self._equilibrium_in_words(),
             "exploitability": self._exploitability_in_words(),
             "structure": self._structure_in_words(),
-            "diversity": self._diversity_in_words(),
+            "diversity": diversity_in_words(self.diversity, len(self.payoffs.names)),
         }
-
-    def _ranking_in_words(self) -> str:
-        best = int(np.argmin(self.ranking.ranks))
-        name, probability = self.ranking.names[best], float(self.ranking.first[best])
-        score = self.ranking.scores[best]
-        if probability >= self.ranking.level:
-            text = f"{name} has the highest mean payoff, {figures(score)} per match"
-            return f"{text} ({probability:.0%} sure)."
-        others = [
-            self.ranking.names[place]
-            for place in np.argsort(-self.ranking.first, kind="stable")
-            if place != best and self.ranking.first[place] >= 1.0 - self.ranking.level
-        ]
-        rivals = f"; the best may also be {' or '.join(others[:3])}" if others else ""
-        return f"{name} has the highest mean payoff in {probability:.0%} of payoff draws{rivals}."
+        if self.game is not None:
+            words["line-ups"] = line_ups_in_words(self.game, self.next_line_ups)
+        return words
 
     def _equilibrium_in_words(self) -> str:
         if self.equilibrium is None:
@@ -94,6 +136,9 @@ class Analysis:
                 "The equilibrium is unknown: self-play is missing for some policies. "
                 "`remuda tournament RUN:all --sampled` plays it; analyse its directory."
             )
+        name = "The equilibrium"
+        if self.equilibrium.kind.endswith("correlated"):
+            name = f"The {self.equilibrium.kind} equilibrium of the line-ups that were played"
         mixture = self.equilibrium.answer.mixtures[0]
         played = np.flatnonzero(mixture > 1e-6)
         value = float(self.equilibrium.answer.values[0])
@@ -103,18 +148,19 @@ class Analysis:
         value_text = f"its value is {figures(value)} per match"
         if low != high:
             value_text += f" ({figures(low)} to {figures(high)})"
+        if float(self.equilibrium.answer.regret.max()) > scale:
+            regret = figures(float(self.equilibrium.answer.regret.max()), 2)
+            value_text += f"; no exact one was found, and its regret is {regret}"
         if len(played) == 1:
-            name = self.payoffs.names[played[0]]
+            only = self.payoffs.names[played[0]]
             stays = float(self.equilibrium.in_support[0][played[0]])
-            return (
-                f"The equilibrium plays only {name} (in {stays:.0%} of payoff draws); {value_text}."
-            )
-        return f"The equilibrium mixes {len(played)} of {len(mixture)} policies; {value_text}."
+            return f"{name} plays only {only} (in {stays:.0%} of payoff draws); {value_text}."
+        return f"{name} mixes {len(played)} of {len(mixture)} policies; {value_text}."
 
     def _exploitability_in_words(self) -> str:
         found = self.exploitability
         if found is None:
-            return "Unknown: self-play is missing for some policies."
+            return self._gain_in_words()
         least = found.of(found.least)
         low, high = least.interval
         best = found.best_responses[found.names.index(found.least)]
@@ -123,15 +169,24 @@ class Analysis:
         )
         if best == found.least or least.corrected <= 0.0:
             text = f"Against {found.least} no policy gains significantly"
-        mixture = ""
-        if self.equilibrium is not None:
-            most = max(float(self.equilibrium.regrets[2].max()), 0.0)
-            mixture = f", against the equilibrium at most {figures(most, 2)}"
+        return f"{text} ({figures(low, 2)} to {figures(high, 2)}){self._regret_in_words()}{BOUND}"
+
+    def _gain_in_words(self) -> str:
+        """Say what the best policy gains if all are dealt equally often."""
+        if self.gain is None:
+            return "Unknown: self-play is missing for some policies."
+        low, high = self.gain.interval
+        gains = figures(self.gain.corrected) if self.gain.corrected > 0.0 else "nothing significant"
         return (
-            f"{text} ({figures(low, 2)} to {figures(high, 2)}){mixture}; this is a lower "
-            "bound, within the population: a trained best response (`remuda exploit RUN`) "
-            "may gain more."
+            f"If all policies are dealt equally often, a seat gains {gains} by always playing "
+            f"{self.best} ({figures(low, 2)} to {figures(high, 2)}){self._regret_in_words()}{BOUND}"
         )
+
+    def _regret_in_words(self) -> str:
+        if self.equilibrium is None:
+            return ""
+        most = max(float(self.equilibrium.regrets[2].max()), 0.0)
+        return f", against the equilibrium at most {figures(most, 2)}"
 
     def _structure_in_words(self) -> str:
         share = self.structure.transitive
@@ -150,30 +205,48 @@ class Analysis:
             f"{text}; significant cycle: {' beats '.join((*strongest.names, strongest.names[0]))}."
         )
 
-    def _diversity_in_words(self) -> str:
-        found, count = self.diversity, len(self.payoffs.names)
-        if found is None:
-            return "Unknown: self-play is missing for some policies."
-        low, high = found.interval
-        if found.null_share > 1.0 - found.level:
-            return "Payoffs differ no more than those of equal policies would by chance."
-        return (
-            f"By their payoffs, the {count} policies are as diverse as "
-            f"{found.corrected:.1f} entirely different ones ({low:.1f} to {high:.1f})."
-        )
+
+def ranking_in_words(ranking: RankIntervals) -> str:
+    """Say which policy ranks first, and how sure that is."""
+    best = int(np.argmin(ranking.ranks))
+    name, probability = ranking.names[best], float(ranking.first[best])
+    score = ranking.scores[best]
+    if probability >= ranking.level:
+        text = f"{name} has the highest mean payoff, {figures(score)} per match"
+        return f"{text} ({probability:.0%} sure)."
+    others = [
+        ranking.names[place]
+        for place in np.argsort(-ranking.first, kind="stable")
+        if place != best and ranking.first[place] >= 1.0 - ranking.level
+    ]
+    rivals = f"; the best may also be {' or '.join(others[:3])}" if others else ""
+    return f"{name} has the highest mean payoff in {probability:.0%} of payoff draws{rivals}."
 
 
-def _equilibrium(
-    payoffs: Payoffs, rng: np.random.Generator, samples: int
-) -> UncertainEquilibrium | None:
-    try:
-        return nash(payoffs, rng, samples, SECONDS)
-    except UsageError:
-        return None
+def diversity_in_words(found: Estimate | None, count: int) -> str:
+    """Say how many entirely different policies are as diverse as these."""
+    if found is None:
+        return "Unknown: self-play is missing for some policies."
+    low, high = found.interval
+    if found.null_share > 1.0 - found.level:
+        return "Payoffs differ no more than those of equal policies would by chance."
+    return (
+        f"By their payoffs, the {count} policies are as diverse as "
+        f"{found.corrected:.1f} entirely different ones ({low:.1f} to {high:.1f})."
+    )
 
 
-def analyse(payoffs: Payoffs, rng: np.random.Generator, samples: int = SAMPLES) -> Analysis:
-    """Analyse two pooled roles with the same policies: each policy plays both equally often."""
+def analyse(
+    payoffs: Payoffs,
+    rng: np.random.Generator,
+    samples: int = SAMPLES,
+    game: EmpiricalGame | None = None,
+) -> Analysis:
+    """Analyse two pooled roles with the same policies: each policy plays both equally often.
+
+    `game`: the same policies on three interchangeable seats or more. If self-play is missing, or
+    all line-ups were played, the equilibrium is that of this game.
+    """
     if len({frozenset(names) for names in payoffs.strategies}) > 1:
         first, *_, last = (", ".join(names[:5]) for names in payoffs.strategies)
         raise UsageError(
@@ -188,14 +261,30 @@ def analyse(payoffs: Payoffs, rng: np.random.Generator, samples: int = SAMPLES) 
     with_own(whole).check_whole()
     is_incomplete = bool(whole.missing.any())
     others = whole.matrix[~np.eye(len(whole.names), dtype=np.bool_)]
+    known = whole if game is None else with_predicted_own(whole)
+    equilibrium = _equilibrium(whole, rng, samples, game)
     return Analysis(
         whole,
         rank_intervals(whole, mean_payoff, rng, samples),
-        None if is_incomplete else _equilibrium(whole, rng, samples),
+        equilibrium,
         split_intervals(whole, rng, samples),
         cycles(whole),
         None
-        if is_incomplete
-        else response_diversity(whole, rng, scale=float(others.std()) or 1.0, draws=samples),
+        if known.missing.any()
+        else response_diversity(known, rng, scale=float(others.std()) or 1.0, draws=samples),
         None if is_incomplete else within_population(whole, rng, samples),
+        game,
+        None if game is None else gain_over_mean(whole, rng, samples, mean_payoff),
+        next_line_ups(game, None if equilibrium is None else equilibrium.answer.mixtures),
     )
+
+
+def _equilibrium(
+    payoffs: Payoffs, rng: np.random.Generator, samples: int, game: EmpiricalGame | None
+) -> UncertainEquilibrium | None:
+    try:
+        if game is not None and (game.is_whole or payoffs.missing.any()):
+            return game_equilibrium(game, rng, samples, SECONDS)
+        return None if payoffs.missing.any() else nash(payoffs, rng, samples, SECONDS)
+    except UsageError:
+        return None

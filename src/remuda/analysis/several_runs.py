@@ -19,6 +19,7 @@ from scipy import stats
 from remuda.analysis.as_json import Summary, figures
 from remuda.analysis.payoffs.payoffs import check_level
 from remuda.analysis.population_report import Analysis
+from remuda.analysis.roles_report import RolesAnalysis
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Several:
     """The analyses of several runs of one game."""
 
     labels: tuple[str, ...]
-    analyses: tuple[Analysis, ...]
+    analyses: tuple[Analysis | RolesAnalysis, ...]
 
     @property
     def members(self) -> tuple[str, ...]:
@@ -65,26 +66,17 @@ class Several:
     @property
     def common(self) -> dict[str, RunSpread]:
         """The spread of each measure over the runs."""
-        return {
-            name: spread([measure(found) for found in self.analyses])
-            for name, measure in MEASURES.items()
-        }
+        measures = [found.measures for found in self.analyses]
+        names = dict.fromkeys(name for each in measures for name in each)
+        return {name: spread([each.get(name, math.nan) for each in measures]) for name in names}
 
     @property
     def by_policy(self) -> dict[str, RunSpread]:
         """The spread of each policy's payoff against others of its run; empty if names differ."""
-        names = self.analyses[0].ranking.names
-        if any(set(found.ranking.names) != set(names) for found in self.analyses):
+        names = self.analyses[0].scores
+        if any(set(found.scores) != set(names) for found in self.analyses):
             return {}
-        return {
-            name: spread(
-                [
-                    float(found.ranking.scores[found.ranking.names.index(name)])
-                    for found in self.analyses
-                ]
-            )
-            for name in names
-        }
+        return {name: spread([found.scores[name] for found in self.analyses]) for name in names}
 
     def as_summary(self) -> dict[str, Any]:
         """Return the contents of `analysis.json` for several runs."""
@@ -123,39 +115,3 @@ class Several:
                     f"standard deviation between runs is {figures(found.deviation, 2)}."
                 )
         return words
-
-
-def _value(found: Analysis) -> float:
-    if found.equilibrium is None:
-        return math.nan
-    value = float(found.equilibrium.answer.values[0])
-    scale = 1e-9 * float(np.nanmax(np.abs(found.payoffs.matrix)))
-    return value if abs(value) >= scale else 0.0  # rounding errors of a zero
-
-
-def _played(found: Analysis) -> float:
-    """Return the size of the equilibrium's support."""
-    if found.equilibrium is None:
-        return math.nan
-    return float((found.equilibrium.answer.mixtures[0] > 1e-6).sum())
-
-
-def _diversity(found: Analysis) -> float:
-    return math.nan if found.diversity is None else found.diversity.corrected
-
-
-def _exploitability(found: Analysis) -> float:
-    """Return the mean gain of the best response within the population."""
-    if found.exploitability is None:
-        return math.nan
-    return float(np.mean([each.corrected for each in found.exploitability.gains]))
-
-
-MEASURES = {
-    "share of skill": lambda found: float(found.structure.transitive),
-    "mixed": _played,
-    "value": _value,
-    "gain within": _exploitability,
-    "diversity": _diversity,
-}
-"""Measures to compare between runs; NaN: unknown."""

@@ -12,44 +12,10 @@ from remuda.analysis.payoffs.empirical_game import (
     Role,
     every_profile,
     exact_game,
-    game_of_matches,
 )
+from remuda.analysis.payoffs.profile_sums import ProfileSums, game_of_matches
 from remuda.errors import UsageError
-
-ROCKS = ("rock", "paper", "scissors")
-BEATS = np.array([[0, -1, 1], [1, 0, -1], [-1, 1, 0]], float)
-PLAYERS = Role("players", ("contribute", "keep"), 3)
-
-
-def public_goods():
-    """Three players: who contributes pays 1, and all share 1.5 times what was paid."""
-    return exact_game([PLAYERS], lambda profile: 0.5 * profile[0] - np.array([1.0, 0.0]))
-
-
-def two_teams():
-    """Rock-paper-scissors of two against two: each seat meets both of the other team."""
-    roles = [Role("red", ROCKS, 2), Role("blue", ROCKS, 2)]
-
-    def payoff(profile):
-        red, blue = profile[:3], profile[3:]
-        return np.concatenate([BEATS @ blue / 2, BEATS @ red / 2])
-
-    return exact_game(roles, payoff)
-
-
-def shapley():
-    """Three unlike players: a wants to be one ahead of b, b one ahead of c, and c to equal a.
-
-    They cannot all win, so no pure profile is an equilibrium. If all play uniformly, each wins a
-    third of the matches whatever it does.
-    """
-    roles = [Role(name, ROCKS) for name in "abc"]
-
-    def payoff(profile):
-        a, b, c = (int(part.argmax()) for part in np.split(profile, 3))
-        return np.repeat([a == (b + 1) % 3, b == (c + 1) % 3, c == a], 3)
-
-    return exact_game(roles, payoff)
+from role_games import public_goods, shapley, two_teams
 
 
 def test_profiles_are_multisets_within_roles():
@@ -185,10 +151,23 @@ def test_a_game_of_matches_has_their_means_and_covariances():
         assert all(means[s] == pytest.approx(numbers.mean()) for s, numbers in of.items())
 
 
+def test_batches_add_up_to_the_game_of_all_matches():
+    chosen, returns = matches(np.random.default_rng(2), 500)
+    whole, sums = game_of_matches(ROLES, [0, 0, 1], chosen, returns), ProfileSums(ROLES, [0, 0, 1])
+    for part in np.split(np.arange(500), [3, 60, 61]):
+        sums.add(chosen[part], returns[part])
+    sums.add(np.array([[0, -1, 0]]), np.full((1, 3), 1e6))  # a seat of another policy
+    found = sums.game()
+    assert (found.profiles == whole.profiles).all()
+    assert (found.counts == whole.counts).all()
+    for own, other in ((found.means, whole.means), (found.covariances, whole.covariances)):
+        assert own == pytest.approx(other, nan_ok=True)
+
+
 def test_what_was_never_played_is_named_and_not_guessed():
     chosen, returns = np.array([[0, 1, 0], [1, 0, 0], [0, 0, 1]]), np.ones((3, 3))
     game = game_of_matches(ROLES, [0, 0, 1], chosen, returns)
-    assert game.counts.tolist() == [2, 1]
+    assert game.counts.tolist() == [1, 2]  # two of a, then a with b
     assert np.isnan(game.deviation_payoffs([[0.5, 0.5, 0.0], [1.0, 0.0]])).any()
     with refuses(UsageError):
         role_symmetric.solve(game, np.random.default_rng(0))

@@ -1,37 +1,21 @@
 """Payoffs are read from ledgers of any length, whole or cut."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
+from ledgers import A, B, C, records, write_ledger
 from refusals import refuses
 from remuda.analysis.payoffs import from_ledger
 from remuda.analysis.payoffs.from_ledger import LedgerReader, read_payoffs
 from remuda.errors import RunDirectoryError, UsageError
-from remuda.population.ledger.ledger import BIRTH, FREEZE, LOST, MATCH, LedgerFile, record_type
-
-
-def records(rows, seats=2, kind=MATCH):
-    """Rows of (((policy, version), ...), (return, ...))."""
-    found = np.zeros(len(rows), record_type(seats))
-    for record, (who, returns) in zip(found, rows, strict=True):
-        record["policy"], record["version"] = zip(*who, strict=True)
-        record["returns"] = returns
-    found["kind"], found["number"] = kind, np.arange(len(rows))
-    return found
+from remuda.population.ledger.ledger import BIRTH, FREEZE, LOST, LedgerFile
 
 
 @pytest.fixture
 def ledger(tmp_path):
-    def write(rows, names=("a", "b", "c"), seats=2):
-        path = tmp_path / "ledger"
-        path.unlink(missing_ok=True)
-        LedgerFile(path, names, seats).append(records(rows, seats))
-        return path
-
-    return write
-
-
-A, B, C = (0, -1), (1, -1), (2, -1)
+    return partial(write_ledger, tmp_path)
 
 
 def test_payoffs_of_live_policies_and_copies_stand_in_order(ledger):

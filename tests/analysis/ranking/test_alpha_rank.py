@@ -130,6 +130,17 @@ def test_roles_have_populations_of_their_own():
     assert found.by_role[0] == pytest.approx([0.0, 1.0], abs=1e-6)
 
 
+def test_two_populations_have_the_masses_of_open_spiel():
+    alpharank = pytest.importorskip("open_spiel.python.egt.alpharank")
+    rng = np.random.default_rng(3)
+    for rows, columns in ((2, 2), (3, 4), (5, 2)):
+        payoffs = rng.normal(size=(2, rows, columns))
+        for alpha in (0.1, 1.0, 3.0):
+            *_, expected, _, _ = alpharank.compute(list(payoffs), m=20, alpha=alpha)
+            found = alpha_rank(payoffs, alpha, 20).masses
+            assert found.reshape(-1) == pytest.approx(expected, abs=1e-9)
+
+
 def test_three_roles_and_unlike_numbers_of_strategies_by_brute_force():
     rng = np.random.default_rng(2)
     payoffs, m, alpha = rng.normal(size=(3, 2, 3, 4)), 6, 0.9

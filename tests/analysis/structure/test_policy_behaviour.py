@@ -1,5 +1,6 @@
 """Trained policies are asked on the same states, and told apart by what they would do."""
 
+import itertools
 import json
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ from gymnasium.spaces import Box, MultiDiscrete
 from scipy.spatial.distance import jensenshannon
 
 from refusals import refuses
+from remuda.analysis.structure.behaviour import hellinger_of_choices
 from remuda.analysis.structure.policy_behaviour import STATES, policy_behaviour
 from remuda.config import load_config
 from remuda.envs.recorded import ObservedStates
@@ -127,11 +129,31 @@ def test_several_choices_are_compared_by_their_joint_distribution():
         assert away[i, j] == pytest.approx(jensenshannon(p, q, 2), abs=1e-5)
 
 
-def test_too_many_combinations_are_refused():
-    players = {name: choosing([40, 40], [0.0] * 80) for name in ("one", "two")}
+def test_many_combinations_are_compared_choice_by_choice():
+    """Choices among 40 and 40: of one of them both draw two options, evenly or 3 to 1."""
+    log3, off = np.log(3.0), [-40.0] * 38
+    players = {
+        "even": choosing([40, 40], [0.0, 0.0, *off, 0.0, 0.0, *off]),
+        "other": choosing([40, 40], [log3, 0.0, *off, 0.0, log3, *off]),
+        "greedy": choosing([40, 40], [1.0] + [0.0] * 39 + [1.0] + [0.0] * 39, "dqn"),
+    }
     seen = replace(states(masks=False), masks=np.ones((40, 80), np.bool_))
-    with refuses(UsageError):
-        policy_behaviour(players, seen, np.random.default_rng(0))
+    found = policy_behaviour(players, seen, np.random.default_rng(0))
+    assert found.measure == "Hellinger"
+    alike = (np.sqrt(3 / 8) + np.sqrt(1 / 8)) ** 2  # both choices, each sum_a sqrt(p q)
+    away = found.distances.distances
+    assert away[0, 1] == pytest.approx(np.sqrt(1 - alike), abs=1e-5)
+    assert away[0, 2] == pytest.approx(np.sqrt(1 - 0.5), abs=1e-5)
+
+
+def test_the_distance_by_choices_is_that_of_the_joint_distribution():
+    rng = np.random.default_rng(0)
+    first, second = rng.dirichlet(np.ones(3), (4, 6)), rng.dirichlet(np.ones(2), (4, 6))
+    found = hellinger_of_choices([first, second], rng=rng)
+    joint = (first[..., :, None] * second[..., None, :]).reshape(4, 6, 6)
+    for i, j in itertools.combinations(range(4), 2):
+        squared = 1.0 - np.sqrt(joint[i] * joint[j]).sum(1)
+        assert found.distances[i, j] == pytest.approx(np.sqrt(squared.mean()))
 
 
 BOX = Box(np.array([10, -3], np.float32), np.array([20, -1], np.float32))

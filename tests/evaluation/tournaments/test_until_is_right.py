@@ -10,7 +10,7 @@ from remuda.evaluation.tournaments.entrants import Participant
 from remuda.evaluation.tournaments.record import MatchResults
 from remuda.evaluation.tournaments.schedule import Schedule
 from remuda.evaluation.tournaments.sequential_test import share_of
-from remuda.evaluation.tournaments.until import _Rounds
+from remuda.evaluation.tournaments.until import _PairRounds
 
 TOP_THREE, BEST = "rank of the top 3 is 95% sure", "the best is 95% sure"
 GRAPH = "the response graph is 95% sure"
@@ -54,7 +54,7 @@ def claimed(seed, wins, until, most):
         results=results,
         directory=None,
     )
-    rounds = _Rounds(opened, question, wanted, most)
+    rounds = _PairRounds(opened, question, wanted, most)
     while rounds.plan():
         numbers = results.unfinished_among(rounds.planned())
         one, other = schedule.entrants_of(numbers).T

@@ -18,7 +18,7 @@ from remuda.evaluation.tournaments.record import (
     kept_weights,
     read_description,
 )
-from remuda.evaluation.tournaments.until import read_rounds
+from remuda.evaluation.tournaments.rounds import read_rounds
 from remuda.population.ledger.ledger import LedgerFile, copy_later, read_records, record_type
 from remuda.population.ledger.lineage import read_lineage
 from remuda.runs.run_directory import RunDirectory

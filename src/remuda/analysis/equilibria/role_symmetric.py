@@ -1,14 +1,15 @@
 """Equilibria in which all seats of a role play the same mixture.
 
 Every finite game whose seats are interchangeable within roles has such an equilibrium (Nash 1951,
-"Non-cooperative games", theorem 2). Of few strategies, all supports are tried. Otherwise replicator
-dynamics (Taylor and Jonker 1978, "Evolutionarily stable strategies and game dynamics") find
-supports from several starts. Least squares then make all payoffs on a support equal. Regrets are
-computed from the payoffs, so a result that is no equilibrium shows it.
+"Non-cooperative games", theorem 2). Of few strategies, all supports are tried, pure ones first.
+Otherwise replicator dynamics (Taylor and Jonker 1978, "Evolutionarily stable strategies and game
+dynamics") find supports from several starts. Least squares then make all payoffs on a support
+equal. Regrets are computed from the payoffs, so a result that is no equilibrium shows it.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from itertools import product
@@ -66,6 +67,7 @@ def _starts(game: EmpiricalGame, rng: np.random.Generator, count: int) -> Iterat
 def _candidates(
     game: EmpiricalGame, rng: np.random.Generator, starts: int, spread: float
 ) -> Iterator[Mixtures]:
+    yield from _pure(game)
     for number, start in enumerate(_starts(game, rng, starts)):
         last, mean = _replicate(game, start, spread)
         for mixtures in (start, last, mean):
@@ -74,6 +76,13 @@ def _candidates(
         if not number:
             for mixtures in _uniform_on_supports(game):
                 yield _on_support(game, mixtures, spread)
+
+
+def _pure(game: EmpiricalGame) -> Iterator[Mixtures]:
+    """Yield the pure strategies of all roles, if they are few."""
+    sizes = [len(role.strategies) for role in game.roles]
+    if math.prod(sizes) <= 2**MOST_BITS:
+        yield from product(*(np.eye(size) for size in sizes))
 
 
 def _uniform_on_supports(game: EmpiricalGame) -> Iterator[Mixtures]:

@@ -6,7 +6,7 @@ are also drawn from their posterior (`Payoffs.sample`), and each draw is solved 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -79,6 +79,7 @@ def nash(
     rng: np.random.Generator,
     samples: int = SAMPLES,
     seconds: float = 10.0,
+    drawn: Iterable[Numbers] | None = None,
 ) -> UncertainEquilibrium:
     """Return the equilibrium of a game's mean payoffs, with its uncertainty.
 
@@ -89,7 +90,8 @@ def nash(
 
     If a game has several equilibria, the selection may differ between draws.
 
-    `seconds`: limit of the search in a large general-sum game; each draw has a tenth of it.
+    - `seconds`: limit of the search in a large general-sum game; each draw has a tenth of it.
+    - `drawn`: draws of the payoffs, [R, n_1, ..., n_R] each; None: `samples` of `Payoffs.sample`.
     """
     if samples < 1:
         raise UsageError(f"samples is {samples}; at least one draw of the payoffs is needed")
@@ -105,7 +107,7 @@ def nash(
     found: list[Solution] = []
     regrets, values_of_answer = [], []
     last, latest = payoffs.means, answer
-    for draw in _draws(payoffs, samples, rng):
+    for draw in _draws(payoffs, samples, rng) if drawn is None else drawn:
         if answer.joint is None:
             regrets.append(regret(draw, answer.mixtures))
         else:
@@ -149,7 +151,7 @@ def _gathered(
     masses, in_support = [], []
     for role, names in enumerate(payoffs.strategies):
         mixed = np.array([each.mixtures[role] for each in found]).reshape(-1, len(names))
-        masses.append(_summed(mixed))
+        masses.append(summed(mixed))
         in_support.append((mixed > USED).mean(0) if len(mixed) else np.full(len(names), np.nan))
     payoffs_of_draws = np.array([each.values for each in found]).reshape(-1, payoffs.num_roles)
     return UncertainEquilibrium(
@@ -159,8 +161,8 @@ def _gathered(
         answer,
         tuple(masses),
         tuple(in_support),
-        _summed(payoffs_of_draws),
-        _summed(regrets),
+        summed(payoffs_of_draws),
+        summed(regrets),
         len(regrets),
         len(regrets) - len(found),
     )
@@ -228,7 +230,7 @@ def _draws(payoffs: Payoffs, samples: int, rng: np.random.Generator) -> Iterator
         yield from payoffs.sample(min(at_once, samples - done), rng)
 
 
-def _summed(drawn: Numbers) -> Numbers:
+def summed(drawn: Numbers) -> Numbers:
     """Return the mean and interval, [3, n], of draws [S, n]; NaN without draws."""
     if not len(drawn):
         return np.full((3, drawn.shape[1]), np.nan)

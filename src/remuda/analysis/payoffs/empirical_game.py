@@ -97,6 +97,11 @@ class EmpiricalGame:
         """The number of all profiles, played or not."""
         return math.prod(role.num_profiles for role in self.roles)
 
+    @cached_property
+    def is_whole(self) -> bool:
+        """True if all profiles were played."""
+        return len(self.profiles) == self.num_profiles
+
     def missing(self) -> Iterator[Integers]:
         """Yield the profiles [S] that were never played."""
         if self.num_profiles > MOST_PROFILES:
@@ -127,14 +132,19 @@ class EmpiricalGame:
 
         NaN: a profile that it needs was never played. `mixtures`: by role, [n_r].
         """
+        likely = self.chances(mixtures)
+        found = np.where(likely > 0.0, likely * self.means, 0.0).sum(0)
+        return np.where(likely.sum(0) < 1.0 - 1e-9, np.nan, found)
+
+    def chances(self, mixtures: Sequence[npt.ArrayLike]) -> Numbers:
+        """Return the probability of each profile if a seat plays s and the others mix: [P, S]."""
         mixture = self._joined(mixtures)
-        # probability of each profile's other seats, from the multinomial distribution
+        # the other seats of each role have a multinomial distribution
         with np.errstate(divide="ignore", invalid="ignore"):
             powers = self._others * np.log(mixture)  # [P, S, S]
             logs = np.where(self._others > 0, powers, 0.0).sum(-1) + self._log_orders
-        likely = np.where(self.profiles > 0, np.exp(logs), 0.0)
-        found = np.where(likely > 0.0, likely * self.means, 0.0).sum(0)
-        return np.where(likely.sum(0) < 1.0 - 1e-9, np.nan, found)
+        found: Numbers = np.where(self.profiles > 0, np.exp(logs), 0.0)
+        return found
 
     @cached_property
     def _others(self) -> Integers:
@@ -190,7 +200,7 @@ class EmpiricalGame:
         )
 
     def tensor(self) -> Numbers:
-        """Return the payoffs with each seat as one player: [N, n_1, ..., n_N].
+        """Return the payoffs of all seats, each as a player: [N, n_1, ..., n_N].
 
         N is the number of all seats, in the order of the roles. NaN: not played.
         """
@@ -225,44 +235,6 @@ def every_profile(roles: Sequence[Role]) -> Iterator[Integers]:
         )
     for parts in itertools.product(*by_role):
         yield np.concatenate(parts)
-
-
-def game_of_matches(
-    roles: Sequence[Role], role_of_seat: Sequence[int], chosen: Integers, returns: Numbers
-) -> EmpiricalGame:
-    """Return the game that matches sample.
-
-    Matches with a NaN return, of a seat that took no part, are left out.
-
-    role_of_seat: [N] the role's index of each seat.
-    chosen: [M, N] the number of each seat's strategy within its role.
-    returns: [M, N]
-    """
-    starts = np.cumsum([0, *(len(role.strategies) for role in roles)])
-    size = int(starts[-1])
-    seats = [list(role_of_seat).count(r) for r in range(len(roles))]
-    for role, count in zip(roles, seats, strict=True):
-        if role.seats != count:
-            raise UsageError(f"the role {role.name} has {role.seats} seats, and {count} were named")
-    known = ~np.isnan(returns).any(1)
-    numbers = chosen[known] + starts[list(role_of_seat)]
-    one_hot = np.eye(size)[numbers]  # [M, N, S]
-    profiles, rows = np.unique(one_hot.sum(1).astype(np.int64), axis=0, return_inverse=True)
-    rows = rows.reshape(-1)
-    seated = profiles[rows]
-    with np.errstate(invalid="ignore"):
-        earned = np.einsum("mn,mns->ms", returns[known], one_hot) / np.where(seated, seated, np.nan)
-    counts: Integers = np.bincount(rows, minlength=len(profiles))
-    means = np.zeros(profiles.shape)
-    np.add.at(means, rows, np.nan_to_num(earned))
-    means = np.where(profiles > 0, means / np.maximum(counts, 1)[:, None], np.nan)
-    away = np.nan_to_num(earned - means[rows])
-    squares = np.zeros((*profiles.shape, size))
-    np.add.at(squares, rows, away[:, :, None] * away[:, None, :])
-    freedom = np.where(counts > 1, counts - 1.0, np.nan)
-    both = (profiles[:, :, None] > 0) & (profiles[:, None, :] > 0)
-    covariances = np.where(both, squares / freedom[:, None, None], np.nan)
-    return EmpiricalGame(tuple(roles), profiles, means, covariances, counts)
 
 
 def exact_game(roles: Sequence[Role], payoff: Callable[[Integers], npt.ArrayLike]) -> EmpiricalGame:

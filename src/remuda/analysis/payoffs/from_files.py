@@ -20,7 +20,7 @@ LARGEST = 1e100  # largest payoff accepted: squares of larger ones overflow
 KINDS = (
     "a table of payoffs (a first line with the names of the columns, and in each line a "
     "name and its payoff against each), or a list of matches (columns row, column, "
-    "row_return, column_return)"
+    "row_return, column_return; or SEAT/policy and SEAT/return for each seat)"
 )
 MATCHES = ("row", "column", "row_return", "column_return")
 
@@ -42,12 +42,18 @@ def read_file(path: Path) -> Payoffs:
     raise UsageError(f"{path}: payoffs are read from .csv and .npz files, and from runs")
 
 
-def _read_csv(path: Path) -> Payoffs:
+def read_table(path: Path) -> list[list[str]]:
+    """Read the lines of a table (CSV), without empty ones; at least one."""
     try:
         text = io.StringIO(opening.read_file(path).decode("utf-8-sig"), newline="")
         lines = [[_clean(word) for word in line] for line in csv.reader(text) if any(line)]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UsageError(f"{path} cannot be read as a table: {error}") from None
+    return lines or [[]]
+
+
+def _read_csv(path: Path) -> Payoffs:
+    lines = read_table(path)
     if len(lines) < 2:
         raise UsageError(f"{path} has no line of numbers; it must be {KINDS}")
     if set(MATCHES) <= set(lines[0]):

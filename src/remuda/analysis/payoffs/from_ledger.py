@@ -19,7 +19,7 @@ from remuda.errors import RunDirectoryError, UsageError
 from remuda.population.ledger.ledger import BIRTH, LONGEST_HEADER, MATCH, parse_header, record_type
 from remuda.population.ledger.records import PolicyRef
 from remuda.system.checkpoint.opening import open_stream
-from remuda.types import Array, Integers
+from remuda.types import Array, Integers, Numbers
 
 PIECE = 1 << 18  # records per read: tens of megabytes
 KEY = 1 << 40  # larger than any version; a key packs policy and version into one number
@@ -132,6 +132,7 @@ def read_payoffs(
     wins: bool = False,
     keep: Callable[[PolicyRef], bool] | None = None,
     most: int | None = None,
+    adjust: Callable[[Numbers], Numbers] | None = None,
 ) -> Payoffs:
     """Return the payoffs between the members of a population, from its ledger.
 
@@ -146,6 +147,7 @@ def read_payoffs(
     - `wins`: count wins as 1, losses as 0 and draws as 0.5, instead of returns.
     - `most`: maximum number of members: the live ones, then the newest copies. None: all; memory
       grows with the square of their number.
+    - `adjust`: maps the returns [M, seats] to those that count, such as `shared_returns`.
     """
     if most is not None and most < 1:
         raise UsageError(f"most: there must be at least one policy; this is {most}")
@@ -165,6 +167,7 @@ def read_payoffs(
         left_out = (matches["version"] == FORMER) | (of_seat < 0)
         places = np.where(left_out, -1, place_of[found])
         returns = matches["returns"].astype(np.float64)
+        returns = returns if adjust is None else adjust(returns)
         add_up(places, returns, of_seat, symmetric, wins, sums)
         number += _number_of_matches(np.where(np.isnan(returns), -1, places), of_seat)
     names = [str(reader.ref(keys[place])) for place in selected]
@@ -176,6 +179,21 @@ def check_sides(sides: Sequence[int], seats: int) -> Integers:
     if sides and len(sides) != seats:
         raise UsageError(f"sides has {len(sides)} entries, but there are {seats} seats")
     return np.array(sides or range(seats), np.int64)
+
+
+def shared_returns(returns: Numbers, sides: Sequence[int], share: float) -> Numbers:
+    """Mix returns [M, seats] with the means of their teams, as `policy.share_rewards` does.
+
+    Seats that took no part (NaN) count as 0 in the mean, and stay NaN.
+
+    `sides`: the team number of each seat; -1: a scripted seat, whose returns do not change.
+    """
+    mixed = returns.copy()
+    for side in set(sides) - {-1}:
+        team = np.array(sides) == side
+        mean = np.nan_to_num(returns[:, team]).mean(1, keepdims=True)
+        mixed[:, team] += share * (mean - returns[:, team])
+    return mixed
 
 
 def _number_of_matches(places: Integers, sides: Integers) -> int:

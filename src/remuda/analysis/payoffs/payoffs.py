@@ -247,6 +247,21 @@ class Payoffs:
             matches=None,
         )
 
+    def between(self, rows: Sequence[int], columns: Sequence[int]) -> Payoffs:
+        """Return the game of two roles, with these strategies of a symmetric game."""
+        self.check_symmetric("roles")
+        index: tuple[Any, ...] = np.ix_(list(rows), list(columns))
+        every = slice(None)
+        return Payoffs(
+            tuple(tuple(self.names[place] for place in role) for role in (rows, columns)),
+            self.means[(every, *index)],
+            self.covariances[(every, every, *index)],
+            self.counts[index],
+            units=None if self.units is None else self.units[index],
+            meetings=None if self.meetings is None else self.meetings[index],
+            matches=self.matches,
+        )
+
     def completed(self) -> Payoffs:
         """Return the game with self-play payoffs filled in where symmetry determines them.
 

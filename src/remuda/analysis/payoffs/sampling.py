@@ -37,6 +37,26 @@ def with_own(payoffs: Payoffs) -> Payoffs:
     return payoffs.completed() if payoffs.is_zero_sum else filled
 
 
+def with_predicted_own(payoffs: Payoffs) -> Payoffs:
+    """Fill in unplayed self-play payoffs as sums of effects of the row and the column.
+
+    The effects are those of least squares over the played cells of a symmetric game, and the
+    filled payoffs count as exact. Use them only for measures of how rows differ.
+    """
+    own = np.eye(len(payoffs.names), dtype=np.bool_) & payoffs.missing
+    rows, columns = np.nonzero(~payoffs.missing)
+    effects = np.eye(len(own))
+    design = np.hstack([effects[rows], effects[columns]])
+    found = np.linalg.lstsq(design, payoffs.matrix[rows, columns], rcond=None)[0]
+    predicted = found[: len(own), None] + found[len(own) :]
+    return replace(
+        payoffs,
+        means=np.where(own, predicted, payoffs.means),
+        covariances=np.where(own, 0.0, payoffs.covariances),
+        counts=np.where(own, KNOWN, payoffs.counts),
+    )
+
+
 def draws(payoffs: Payoffs, samples: int, rng: np.random.Generator) -> Iterator[Numbers]:
     """Draw payoffs one after another: [R, n_1, ..., n_R] each."""
     if samples < 2:

@@ -114,6 +114,13 @@ class ResponseGraph:
         return ", ".join(f"{names[place]} beats {wins[place]}" for place in order)
 
 
+@dataclass(frozen=True)
+class SmallRegret:
+    """The question whether an equilibrium of the game of all line-ups has a small regret."""
+
+    limit: float
+
+
 def allocate(
     payoffs: Payoffs,
     question: Question,
@@ -136,7 +143,7 @@ def allocate(
     counts = payoffs.counts[pairs].astype(np.float64)
     lacking = np.maximum(FIRST - counts, 0.0)
     if lacking.any():
-        planned = _share_out(lacking, min(matches, int(lacking.sum())))
+        planned = share_out(lacking, min(matches, int(lacking.sum())))
     else:
         own = np.eye(len(payoffs.names), dtype=np.bool_)
         whole = replace(  # without self-play, which no comparison here uses
@@ -156,7 +163,7 @@ def allocate(
             shares.append(_wanted(draws[start : start + at_once], question, covariances))
         wanted = np.mean(np.vstack(shares), 0)
         target = wanted * (counts.sum() + matches)
-        planned = _share_out(np.maximum(target - counts, 0.0), matches)
+        planned = share_out(np.maximum(target - counts, 0.0), matches)
     found: Integers = np.zeros(payoffs.counts.shape, np.int64)
     found[pairs] = planned
     return found
@@ -255,7 +262,7 @@ def _until_sure(clear: Numbers, logs: Numbers) -> Numbers:
     return logs
 
 
-def _share_out(shares: Numbers, matches: int) -> Integers:
+def share_out(shares: Numbers, matches: int) -> Integers:
     """Return whole numbers [C] with the sum `matches`, by the largest remainders of `shares`."""
     if not shares.any():
         shares = np.ones_like(shares)
@@ -267,20 +274,24 @@ def _share_out(shares: Numbers, matches: int) -> Integers:
 
 
 UNTIL = re.compile(
-    r"^(?:the )?(?:(?:rank|order) of the top (?P<top>\d+)|(?P<best>best)|(?P<graph>response graph))"
+    r"^(?:the )?(?:(?:rank|order) of the top (?P<top>\d+)|(?P<best>best)|(?P<graph>response graph)"
+    r"|regret below (?P<regret>\d+(?:\.\d+)?))"
     r" is (?P<percent>\d+(?:\.\d+)?) ?% sure$"
 )
 
 
-def parse_until(text: str) -> tuple[Question, float]:
+def parse_until(text: str) -> tuple[Question | SmallRegret, float]:
     """Parse text such as `rank of the top 3 is 95% sure`: the question and its confidence."""
     found = UNTIL.match(" ".join(text.lower().split()))
     if found is None or not 0.0 < float(found["percent"]) < 100.0 or found["top"] == "0":
         raise UsageError(
             f'until: this is "{text}"; it may be "rank of the top 3 is 95% sure", "the best is 95% '
-            'sure" or "the response graph is 95% sure", with your own numbers'
+            'sure", "the response graph is 95% sure" or "regret below 0.5 is 95% sure", with your '
+            "own numbers"
         )
     sure = float(found["percent"]) / 100.0
+    if found["regret"]:
+        return SmallRegret(float(found["regret"])), sure
     if found["graph"]:
         return ResponseGraph(), sure
     return Order(int(found["top"] or 1)), sure

@@ -41,6 +41,15 @@ def mean_payoff(payoffs: Numbers) -> Numbers:
     return means
 
 
+def mean_over_opponents(payoffs: Numbers) -> Numbers:
+    """Return the mean payoff of each strategy of a role, against other roles: [n] from [n, ...]."""
+    found: Numbers = payoffs.reshape(len(payoffs), -1).mean(1)
+    return found
+
+
+MEANS = (mean_payoff, mean_over_opponents)
+
+
 @dataclass(frozen=True)
 class NashAverage(Summary):
     """The evaluation of agents against each other by Nash averaging."""
@@ -146,7 +155,7 @@ def rank_intervals(
 ) -> RankIntervals:
     """Rank the strategies of the first role, with an interval of each rank.
 
-    Mean payoffs (`mean_payoff`) are shrunk towards their common mean (`shrink`); any other score is
+    Mean payoffs (`MEANS`) are shrunk towards their common mean (`shrink`); any other score is
     computed from each draw. Score intervals treat each score separately.
 
     `score`: a function from the role's payoffs [n, ...] to scores [n].
@@ -155,7 +164,7 @@ def rank_intervals(
     names = payoffs.names
     scores = score(with_own(payoffs).means[0])
     drawn = np.array([score(each[0]) for each in draws(payoffs, samples, rng)], np.float64)
-    shrunk = shrink(scores, drawn, rng) if score is mean_payoff else drawn
+    shrunk = shrink(scores, drawn, rng) if score in MEANS else drawn
     probabilities = np.zeros((len(names), len(names)))
     for each in shrunk:
         probabilities[np.arange(len(names)), ranks(each) - 1] += 1.0

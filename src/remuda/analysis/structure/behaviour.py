@@ -1,15 +1,17 @@
 """Distances between policies: how much their action distributions differ on the same states.
 
 For discrete actions this is the Jensen-Shannon distance, the square root of the divergence in bits
-(Endres and Schindelin 2003, "A new metric for probability distributions"). For continuous actions
-it is the Hellinger distance between distributions with independent dimensions, because it follows
-from the distances of the dimensions. It compares actions in the environment's bounds: clipped to
+(Endres and Schindelin 2003, "A new metric for probability distributions"). For continuous actions,
+and for too many combinations of discrete choices, it is the Hellinger distance between
+distributions with independent dimensions, because it follows from the distances of the dimensions.
+It compares continuous actions in the environment's bounds: clipped to
 them (PPO) or squashed into them by tanh (SAC). Both are metrics in [0, 1]: 0 for equal policies, 1
 for policies without a common action.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -66,6 +68,20 @@ def jensen_shannon(
     - `episodes`: [S] the episode of each state. Whole episodes are resampled, since their states
       are correlated. None: each state is resampled independently.
     """
+    p = _checked(probabilities)
+    entropies = entr(p).sum(2)
+    squared = np.concatenate(
+        [
+            entr((p[i] + p[i + 1 :]) / 2.0).sum(2) - (entropies[i] + entropies[i + 1 :]) / 2.0
+            for i in range(len(p))
+        ]
+    )
+    squared = np.clip(squared / np.log(2.0), 0.0, 1.0)
+    return _over_states(squared, episodes, rng)
+
+
+def _checked(probabilities: npt.ArrayLike) -> Numbers:
+    """Return probabilities that add up to 1 exactly: [N, S, A] by policy, state and action."""
     p = np.asarray(probabilities, np.float64)
     if p.ndim != 3 or min(p.shape) < 1:
         raise UsageError(f"probabilities are {p.shape}; they must be [policies, states, actions]")
@@ -77,16 +93,29 @@ def jensen_shannon(
             f"probabilities of policy {policy} in state {state} add up to {sums[policy, state]:g}, "
             "or one is negative; give probabilities rather than logits"
         )
-    p = p / p.sum(2, keepdims=True)
-    entropies = entr(p).sum(2)
-    squared = np.concatenate(
-        [
-            entr((p[i] + p[i + 1 :]) / 2.0).sum(2) - (entropies[i] + entropies[i + 1 :]) / 2.0
-            for i in range(len(p))
-        ]
-    )
-    squared = np.clip(squared / np.log(2.0), 0.0, 1.0)
-    return _over_states(squared, episodes, rng)
+    found: Numbers = p / p.sum(2, keepdims=True)
+    return found
+
+
+def hellinger_of_choices(
+    choices: Sequence[npt.ArrayLike],
+    *,
+    rng: np.random.Generator,
+    episodes: npt.ArrayLike | None = None,
+) -> BehaviourDistances:
+    """Return Hellinger distances between policies with several independent discrete choices.
+
+    In a state the squared distance is 1 - prod_d sum_a sqrt(p_d(a) q_d(a)), which is that of the
+    joint distributions of all choices, however many combinations there are.
+
+    - `choices`: [N, S, A_d] probabilities by policy, state and option, for each choice d.
+    - `episodes`: as for `jensen_shannon`.
+    """
+    roots = [np.sqrt(_checked(each)) for each in choices]
+    pairs = combinations(range(len(roots[0])), 2)
+    alike = [math.prod((each[i] * each[j]).sum(1) for each in roots) for i, j in pairs]
+    squared = 1.0 - np.array(alike).reshape(len(alike), roots[0].shape[1])
+    return _over_states(np.clip(squared, 0.0, 1.0), episodes, rng)
 
 
 def hellinger(

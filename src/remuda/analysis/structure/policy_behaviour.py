@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from remuda.analysis.structure.behaviour import BehaviourDistances, hellinger, jensen_shannon
-from remuda.analysis.trees.policy_adapter import gaussians, probabilities
+from remuda.analysis.structure.behaviour import (
+    BehaviourDistances,
+    hellinger,
+    hellinger_of_choices,
+    jensen_shannon,
+)
+from remuda.analysis.trees.policy_adapter import choice_probabilities, gaussians, probabilities
 from remuda.envs.recorded import ObservedStates
 from remuda.errors import UsageError
 from remuda.types import Floats
@@ -27,7 +33,9 @@ class PolicyBehaviour:
 
     names: tuple[str, ...]
     distances: BehaviourDistances  # between each two policies, on the same states
-    measure: str  # `Jensen-Shannon` for discrete actions, `Hellinger` for continuous ones
+    measure: str
+    """`Jensen-Shannon` for discrete actions; `Hellinger` for continuous ones, or if several choices
+    have too many combinations."""
     states: int  # number of common states
     not_measured: Mapping[str, str]  # by policy, the reason why it was left out
 
@@ -68,6 +76,7 @@ def policy_behaviour(
     chosen = np.sort(rng.choice(count, min(STATES, count), replace=False))
     observations = states.observations[chosen]
     masks = None if states.masks is None else states.masks[chosen]
+    by_choice = _has_many_combinations(players)
     distributions: dict[str, Any] = {}
     bounds: ActionBounds | None = None  # of continuous actions
     not_measured: dict[str, str] = {}
@@ -83,7 +92,8 @@ def policy_behaviour(
             if spec.actions.mask_size:
                 size = spec.actions.mask_size
                 allowed = np.ones((len(chosen), size), np.bool_) if masks is None else masks
-                distributions[name] = probabilities(spec, weights, inputs, allowed)
+                ask = choice_probabilities if by_choice else probabilities
+                distributions[name] = ask(spec, weights, inputs, allowed)
             else:
                 found = gaussians(spec, weights, inputs)
                 bounds = bounds or found.bounds
@@ -111,7 +121,18 @@ def policy_behaviour(
             limits=[bounds.normalise(end)[free] for end in (bounds.low, bounds.high)],
             squashed=[each.squashed for each in every],
         )
+    elif by_choice:
+        choices = [np.stack(each) for each in zip(*every, strict=True)]
+        distances = hellinger_of_choices(choices, rng=rng, episodes=episodes)
     else:
         distances = jensen_shannon(np.stack(every), rng=rng, episodes=episodes)
-    measure = "Jensen-Shannon" if bounds is None else "Hellinger"
+    measure = "Jensen-Shannon" if bounds is None and not by_choice else "Hellinger"
     return PolicyBehaviour(tuple(distributions), distances, measure, len(chosen), not_measured)
+
+
+def _has_many_combinations(players: Mapping[str, tuple[PolicySpec, Floats]]) -> bool:
+    """Return whether the policies have too many combinations of choices to list."""
+    from remuda.policies.actions import MOST_COMBINATIONS
+
+    sizes = [getattr(spec.actions, "sizes", ()) for spec, _ in players.values()]
+    return any(math.prod(each) > MOST_COMBINATIONS for each in sizes)

@@ -16,7 +16,8 @@ from scipy import stats
 
 from remuda.analysis.payoffs.bias import Estimate, check_draws
 from remuda.analysis.payoffs.payoffs import Payoffs, check_level
-from remuda.analysis.payoffs.sampling import draws
+from remuda.analysis.payoffs.sampling import draws, with_own
+from remuda.analysis.ranking.rank import Score, mean_over_opponents
 from remuda.types import Numbers
 
 
@@ -80,7 +81,8 @@ def within_population(
         ratios = np.divide(noise, errors, out=np.zeros_like(noise), where=errors > 0.0)
         largest[place] = ratios.max(0)
     corrected = measured / samples
-    low, high = _interval(gains, errors, payoffs.freedom, largest, level)
+    freedom = np.minimum(payoffs.freedom, np.diagonal(payoffs.freedom))
+    low, high = _interval(gains, errors, freedom, largest, level)
     low, high = np.minimum(low, corrected), np.maximum(high, corrected)
     return WithinPopulation(
         payoffs.names,
@@ -92,6 +94,42 @@ def within_population(
         ),
         tuple(payoffs.names[place] for place in gains.argmax(0)),
     )
+
+
+def gain_over_mean(
+    payoffs: Payoffs,
+    rng: np.random.Generator,
+    samples: int = 400,
+    score: Score = mean_over_opponents,
+    level: float = 0.95,
+) -> Estimate:
+    """Return what a seat gains by always playing the best strategy of the first role.
+
+    The gain is over a uniform choice of strategies, against opponents that are uniform too. It is
+    the regret of this population as dealt; choice and measurement are split as in
+    `within_population`.
+
+    `payoffs`: of two roles, all of whose strategies met; `score`: a linear function, such as
+    `mean_payoff` in a symmetric game.
+    """
+    check_draws(samples)
+    check_level(level)
+    whole = with_own(payoffs)
+    scores = score(whole.matrix)
+    gains = scores - scores.mean()
+    noise = np.array([score(each[0]) for each in draws(payoffs, samples, rng)]) - scores
+    noise -= noise.mean(1, keepdims=True)
+    # Draws have t distributions, which are wider than the normal noise.
+    noise *= float(np.sqrt((1.0 - 2.0 / whole.freedom).mean()))
+    chosen = (gains + noise).argmax(1)
+    corrected = float((gains - noise)[np.arange(samples), chosen].mean())
+    errors = np.sqrt((noise**2).mean(0))
+    ratios = np.divide(noise, errors, out=np.zeros_like(noise), where=errors > 0.0)
+    freedom = np.full((len(gains), 1), whole.freedom.mean())
+    largest = ratios.max(1, keepdims=True)
+    low, high = _interval(gains[:, None], errors[:, None], freedom, largest, level)
+    interval = (min(float(low[0]), corrected), max(float(high[0]), corrected))
+    return Estimate(float(gains.max()), corrected, interval, draws=samples, level=level)
 
 
 def _gains(matrix: Numbers) -> Numbers:
@@ -119,12 +157,11 @@ def _interval(
     they use the quantile of the largest standardized deviation (Romano and Wolf 2005, "Stepwise
     multiple testing as formalized data snooping", section 3).
 
-    - `gains`, `errors`, `freedom`: [N, N] gains by the mean payoffs, their standard errors, and
-      degrees of freedom.
+    - `gains`, `errors`, `freedom`: [M, N] gains of M responses by the mean payoffs, their standard
+      errors, and degrees of freedom.
     - `largest`: [samples, N] standardized deviations of drawn gains from the means.
     """
     tail = 0.5 + level / 2.0
-    freedom = np.minimum(freedom, np.diagonal(freedom))
     high = (gains + stats.t.ppf(tail, freedom) * errors).max(0)
     low = (gains - np.quantile(largest, tail, axis=0) * errors).max(0)
     return low, high

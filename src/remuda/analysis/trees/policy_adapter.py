@@ -31,7 +31,26 @@ def probabilities(
       with frame stacking, the newest last.
     - `allowed`: [S, sum(sizes)] bool, at least one legal option of each choice in each row.
     """
-    from remuda.policies.actions import MOST_COMBINATIONS, DiscreteActions, JointActions
+    from remuda.policies.actions import MOST_COMBINATIONS
+
+    count = math.prod(getattr(spec.actions, "sizes", (1,)))
+    if count > MOST_COMBINATIONS:
+        raise UsageError(
+            f"the policy {spec.name} has {count:,} combinations of choices; their probabilities "
+            f"are computed for at most {MOST_COMBINATIONS:,}"
+        )
+    return _joint(choice_probabilities(spec, weights, observations, allowed))
+
+
+def choice_probabilities(
+    spec: PolicySpec, weights: Floats, observations: Array, allowed: Bools
+) -> list[Numbers]:
+    """Return the probabilities of the options of each choice, [S, size] each.
+
+    A policy with a value for each combination has a single choice: the combination. The arguments
+    are those of `probabilities`.
+    """
+    from remuda.policies.actions import DiscreteActions, JointActions
 
     actions, what = spec.actions, f"the policy {spec.name}"
     if (
@@ -39,20 +58,14 @@ def probabilities(
         or actions.mask_size != allowed.shape[1]
     ):
         raise UsageError(f"{what} has {actions}; the game has actions of {allowed.shape[1:]}")
-    count = math.prod(actions.sizes)
-    if len(actions.sizes) > 1 and count > MOST_COMBINATIONS:
-        raise UsageError(
-            f"{what} has {count:,} combinations of choices; policies are compared over at most "
-            f"{MOST_COMBINATIONS:,}"
-        )
     outputs, ends = _outputs(spec, weights, observations), np.cumsum(actions.sizes)[:-1]
     if isinstance(actions, JointActions):
         choices = [np.where(_joint(np.split(allowed, ends, 1)), outputs, -np.inf)]
     else:
         choices = np.split(np.where(allowed, outputs, -np.inf), ends, 1)
     if spec.config.entry.samples:
-        return _joint([softmax(choice, axis=1) for choice in choices])
-    return _joint([np.eye(choice.shape[1])[choice.argmax(1)] for choice in choices])
+        return [softmax(choice, axis=1) for choice in choices]
+    return [np.eye(choice.shape[1])[choice.argmax(1)] for choice in choices]
 
 
 def _joint(parts: Sequence[Array]) -> Array:

@@ -28,8 +28,8 @@ from remuda.evaluation.tournaments.entrants import (
     Player,
     TournamentSetup,
     setup_of_snapshots,
-    with_rates,
 )
+from remuda.evaluation.tournaments.game_schedule import schedule_of
 from remuda.evaluation.tournaments.record import MatchResults, RecordedResults, keep_weights
 from remuda.evaluation.tournaments.schedule import Schedule
 from remuda.evaluation.tournaments.sequential_test import Look
@@ -71,6 +71,8 @@ class Tournament:
     """The scripted policy of each reserved seat, by agent."""
     num_matches: int = 0
     """Number of finished matches."""
+    line_ups: bool = False
+    """True if any entrants shared a match; means are then over matches with the column."""
 
     def as_summary(self) -> dict[str, object]:
         """Return JSON values; None replaces NaN."""
@@ -179,6 +181,7 @@ class OpenTournament:
             until,
             self.setup.taken,
             self.results.done,
+            self.setup.line_ups,
         )
 
 
@@ -193,8 +196,7 @@ def open_tournament(
 ) -> Iterator[OpenTournament]:
     """Prepare a tournament; `more` distinguishes it from others with this setup; see `play`."""
     seats = len(setup.env.agents)
-    entrants = with_rates(setup.participants, setup.sampled)
-    schedule = Schedule(entrants, seats, episodes, setup.taken_seats)
+    schedule = schedule_of(setup, episodes)
     if directory is None:
         results: MatchResults = MatchResults(schedule, seats)
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -53,6 +53,7 @@ class TournamentSetup:
     sampled: bool = False  # explore with the final exploration rate; otherwise greedy
     check: bool = True  # validate the environment's output
     taken: Mapping[str, str] = field(default_factory=dict)  # by agent, the seat's scripted policy
+    line_ups: bool = False  # play line-ups of any entrants, instead of pairs
 
     @property
     def game(self) -> str:
@@ -86,6 +87,15 @@ class TournamentSetup:
         }
         if self.taken:
             plain["scripted"] = dict(self.taken)
+        if self.line_ups:
+            plain["line_ups"] = {
+                each.name: [
+                    agent
+                    for agent, members in zip(self.env.names, each.members, strict=True)
+                    if members
+                ]
+                for each in self.participants
+            }
         return plain
 
     def digest(self, until: str = "") -> str:
@@ -103,21 +113,27 @@ def setup_of_entrants(
     seed: int = 0,
     sampled: bool = False,
     taken: Mapping[str, str] | None = None,
+    line_ups: Mapping[str, Collection[str]] | None = None,
 ) -> TournamentSetup:
-    """Return a tournament of single policies from any runs, in a game that fits all of them."""
+    """Return a tournament of single policies from any runs, in a game that fits all of them.
+
+    `line_ups`: play line-ups, in which each entrant may take the seats of these agents; an entrant
+    that is not named may take all seats. None: play pairs, on all seats.
+    """
     env, taken = EnvSpec.of(game, options), dict(taken or {})
-    setup = TournamentSetup(env, (), seed, sampled, taken=taken)
+    setup = TournamentSetup(env, (), seed, sampled, taken=taken, line_ups=line_ups is not None)
     _ = setup.taken_seats  # raises an error if they are invalid
     for policy in taken.values():
         find_game(game).policy(policy)
     free = [agent for agent in env.agents if agent.name not in taken]
+    participants = []
     for name, entrant in entrants.items():
-        for agent in free:
+        able = set((line_ups or {}).get(name) or env.names)
+        own = [agent for agent in free if agent.name in able]
+        for agent in own:
             check_fits(game, name, entrant, agent)
-    participants = (
-        Participant(name, tuple((each,) if agent in free else () for agent in env.agents))
-        for name, each in entrants.items()
-    )
+        members = tuple((entrant,) if agent in own else () for agent in env.agents)
+        participants.append(Participant(name, members))
     return replace(setup, participants=tuple(participants))
 
 

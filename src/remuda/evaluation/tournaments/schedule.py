@@ -40,18 +40,24 @@ class Schedule:
         takers = {seat: count + number for number, seat in enumerate(taken)}
         self.cells: Integers = np.zeros((count, count, len(self.dealt)), np.int64)
         """[N, N, D]: the seating with the row's entrant in this seat and the column's in others."""
-        numbers: dict[tuple[int, ...], int] = {}
-        for row, column, i in np.ndindex(self.cells.shape):
-            own = self.dealt[i]
-            seating = tuple(
-                takers.get(seat, int(row if seat == own else column)) for seat in range(num_seats)
-            )
-            self.cells[row, column, i] = numbers.setdefault(seating, len(numbers))
-        self.seatings: Integers = np.array(list(numbers), np.int64)  # [I, S]: entrants by seat
+        self._participants = tuple(participants)
+        # [I, S]: entrants by seat
+        self.seatings: Integers = np.array(self._seatings(takers), np.int64)
         members_of: list[Sequence[Sequence[Entrant]]] = [each.members for each in participants]
         for taker, policy in taken.items():
             members_of.append([(policy,) if seat == taker else () for seat in range(num_seats)])
         self._take_members(members_of)
+
+    def _seatings(self, takers: Mapping[int, int]) -> list[tuple[int, ...]]:
+        """Fill `cells`, and return all seatings; `takers`: the number in each reserved seat."""
+        numbers: dict[tuple[int, ...], int] = {}
+        for row, column, i in np.ndindex(self.cells.shape):
+            own = self.dealt[i]
+            seating = tuple(
+                takers.get(seat, int(row if seat == own else column)) for seat in range(self._seats)
+            )
+            self.cells[row, column, i] = numbers.setdefault(seating, len(numbers))
+        return list(numbers)
 
     def _take_members(self, members_of: Sequence[Sequence[Sequence[Entrant]]]) -> None:
         policies = (policy for each in members_of for seat in each for policy in seat)

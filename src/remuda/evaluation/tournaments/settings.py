@@ -24,8 +24,9 @@ class TournamentSettings(Section):
     """Episodes per pair and seat."""
     until: str = ""
     """Play the most informative matches, round by round, until this is certain: `rank of the top
-    3 is 95% sure`, `the best is 95% sure` or `the response graph is 95% sure`. Empty: play
-    `--episodes`."""
+    3 is 95% sure`, `the best is 95% sure`, `the response graph is 95% sure`, or `regret below 0.5
+    is 95% sure`, which plays line-ups of any entrants on the seats that their runs allow. Empty:
+    play `--episodes`."""
     matches: PositiveInt = MATCHES
     """With `--until`: maximum number of matches over all pairs."""
     seconds: PositiveFloat | None = None

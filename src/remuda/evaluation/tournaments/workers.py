@@ -19,7 +19,8 @@ from remuda.actor.actor import Actor
 from remuda.envs.registry import find_game
 from remuda.errors import RemudaError, UnguardedScriptError
 from remuda.evaluation.results import Limits
-from remuda.evaluation.tournaments.entrants import TournamentSetup, with_rates
+from remuda.evaluation.tournaments.entrants import TournamentSetup
+from remuda.evaluation.tournaments.game_schedule import schedule_of
 from remuda.evaluation.tournaments.record import MatchResults
 from remuda.evaluation.tournaments.schedule import Schedule
 from remuda.evaluation.tournaments.seats import TournamentSeats
@@ -178,9 +179,7 @@ def work(connection: Connection, share: WorkerShare) -> None:
         try:
             add_code(share.code)
             seed_libraries(setup.seed, "tournament", share.part)
-            participants = with_rates(setup.participants, setup.sampled)
-            seats = len(setup.env.agents)
-            schedule = Schedule(participants, seats, share.episodes, setup.taken_seats)
+            schedule = schedule_of(setup, share.episodes)
             while True:
                 message = connection.recv()
                 if message is not None:  # None: a request to stop, after the last match

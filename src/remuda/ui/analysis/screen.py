@@ -14,18 +14,21 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from remuda.analysis.equilibria.uncertain_equilibrium import UncertainEquilibrium
 from remuda.analysis.payoffs.payoffs import Payoffs, count_matches
 from remuda.analysis.payoffs.returns import known
 from remuda.analysis.population_report import Analysis
-from remuda.analysis.population_report import analyse as analyse_payoffs
+from remuda.analysis.ranking.rank import RankIntervals
+from remuda.analysis.roles_report import RolesAnalysis
 from remuda.analysis.several_runs import RunSpread, Several, spread
 from remuda.analysis.society.society import Society
 from remuda.errors import UsageError
 from remuda.evaluation.results import WAYS
 from remuda.runs.run_directory import write_file, writing
 from remuda.training.saved.policies import SavedPolicies
+from remuda.types import Numbers
 from remuda.ui.analysis.extras import extras_of, society_of
-from remuda.ui.analysis.sources import AnalysisSource, Choice, payoffs_of
+from remuda.ui.analysis.sources import AnalysisSource, Choice, population_of
 from remuda.ui.terminal.numbers import between, distinct, number, to_width, with_error
 
 SHOWN = 20  # rows of a table in the terminal
@@ -45,7 +48,7 @@ class Report(_Printed):
     """The analyses of one or more sources of one game, with extra analyses by title."""
 
     sources: tuple[AnalysisSource, ...]
-    analyses: tuple[Analysis, ...]
+    analyses: tuple[Analysis | RolesAnalysis, ...]
     extras: tuple[Mapping[str, Any], ...]
     why: str = ""  # if a run has no usable matches (as in self-play): the reason; `extras` remain
 
@@ -85,7 +88,7 @@ def analyse_what_there_is(
 ) -> Report:
     """Analyse each source's payoffs; for a run without usable matches, only its policies."""
     try:
-        analyses = tuple(analyse_payoffs(payoffs_of(s, choice), rng, samples) for s in sources)
+        analyses = tuple(population_of(s, choice).analyse(rng, samples) for s in sources)
     except UsageError as error:
         run = sources[0].run
         if len(sources) > 1 or run is None or choice != Choice():
@@ -130,7 +133,7 @@ def print_report(report: Report | SocietyReport, console: Console | None = None)
     if len(report.analyses) == 1:
         print_analysis(report.analyses[0], console)
     else:
-        best = [each.ranking.names[int(np.argmin(each.ranking.ranks))] for each in report.analyses]
+        best = [each.best for each in report.analyses]
         matches = [_matches(found.payoffs) for found in report.analyses]
         columns = {"run": several.labels, "based on": matches, "highest payoff": best}
         columns |= _numbers(several.common)
@@ -171,12 +174,35 @@ def _print_policies(several: Several, console: Console) -> None:
     _print_table("payoff against the other policies of the run", columns, console)
 
 
-def print_analysis(found: Analysis, console: Console | None = None) -> None:
+def print_analysis(found: Analysis | RolesAnalysis, console: Console | None = None) -> None:
     """Print the ranking with intervals, the equilibrium, and a sentence for each part."""
     console = console or Console()
-    ranking, mixture = found.ranking, np.zeros(len(found.ranking.names))
-    if found.equilibrium is not None:
-        mixture = found.equilibrium.answer.mixtures[0]
+    if isinstance(found, RolesAnalysis):
+        for number, each in enumerate(found.roles):
+            seats = f", {each.role.seats} seats" if each.role.seats > 1 else ""
+            title = f"{each.role.name}: {len(each.ranking.names)} policies{seats}"
+            title += f", {_matches(found.payoffs)}" if not number else ""
+            mixture = None
+            if found.equilibrium is not None:
+                mixture = found.equilibrium.answer.mixtures[number]
+            shares = {_solution(found.equilibrium): mixture, "alpha": each.alpha_rank}
+            _print_ranking(each.ranking, title, shares, console)
+    else:
+        mixture = None if found.equilibrium is None else found.equilibrium.answer.mixtures[0]
+        title = f"{len(found.ranking.names)} policies, {_matches(found.payoffs)}"
+        _print_ranking(found.ranking, title, {_solution(found.equilibrium): mixture}, console)
+    _print_words(found.in_words(), console)
+
+
+def _solution(found: UncertainEquilibrium | None) -> str:
+    """Return the heading of an equilibrium's probabilities."""
+    return "CE" if found is not None and found.kind.endswith("correlated") else "Nash"
+
+
+def _print_ranking(
+    ranking: RankIntervals, title: str, shares: Mapping[str, Numbers | None], console: Console
+) -> None:
+    """Print a row for each policy, best first; `shares`: more columns of probabilities."""
     order = np.argsort(ranking.ranks, kind="stable")
     intervals = np.array([ranking.scores, *ranking.score_intervals]).T[order].tolist()
     scores = [_with_interval(*each) for each in intervals]
@@ -188,10 +214,11 @@ def print_analysis(found: Analysis, console: Console | None = None) -> None:
         "95%": [interval for _, interval in scores],
         "rank, 95%": [str(low) if low == high else f"{low} to {high}" for low, high in ranks],
         "P(first)": [f"{share:.0%}" for share in ranking.first[order]],
-        "Nash": ["" if share < 1e-6 else f"{share:.1%}" for share in mixture[order]],
     }
-    _print_table(f"{len(order)} policies, {_matches(found.payoffs)}", columns, console)
-    _print_words(found.in_words(), console)
+    for heading, mixture in shares.items():
+        known = np.zeros(len(order)) if mixture is None else mixture[order]
+        columns[heading] = ["" if share < 1e-6 else f"{share:.1%}" for share in known]
+    _print_table(title, columns, console)
 
 
 def _print_table(
@@ -227,7 +254,7 @@ def _matches(payoffs: Payoffs) -> str:
 def write_report(report: Report | SocietyReport, directory: Path) -> tuple[Path, ...]:
     """Write `analysis.json` and the pictures; several sources get subdirectories."""
     file = directory / "analysis.json"
-    written, drawn = [file], list[tuple[Analysis, AnalysisSource]]()
+    written, drawn = [file], list[tuple[Analysis | RolesAnalysis, AnalysisSource]]()
     if isinstance(report, Report):
         drawn += zip(report.analyses, report.sources, strict=False)
     names = directories([source for _, source in drawn]) if len(drawn) > 1 else [""]

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from remuda.analysis.payoffs.empirical_game import EmpiricalGame, Role
 from remuda.analysis.payoffs.from_files import read_file
-from remuda.analysis.payoffs.from_ledger import LedgerReader, read_payoffs
+from remuda.analysis.payoffs.from_ledger import LedgerReader, read_payoffs, shared_returns
+from remuda.analysis.payoffs.game_from_file import read_matches
+from remuda.analysis.payoffs.game_from_ledger import SeatGroup, grouped_seats, read_game, won
 from remuda.analysis.payoffs.payoffs import Payoffs
+from remuda.analysis.payoffs.profile_sums import TooLargeError
+from remuda.analysis.payoffs.team_mates import with_team_mates
+from remuda.analysis.population_report import Analysis, analyse
+from remuda.analysis.roles_report import RolesAnalysis, analyse_roles
 from remuda.envs.description import EnvSpec
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.evaluation.tournaments.record import DESCRIPTION
@@ -21,8 +29,10 @@ from remuda.evaluation.tournaments.until import missing_matches as missing_in_ro
 from remuda.evaluation.tournaments.until import sides_between
 from remuda.population.ledger.ratings import sides_of
 from remuda.population.ledger.records import PolicyRef
+from remuda.population.roster import Roster
 from remuda.runs.run_directory import RunDirectory
 from remuda.system.checkpoint.opening import read_json
+from remuda.types import Numbers
 from remuda.ui.reports.summary import find_runs
 
 MOST = 64  # maximum number of policies unless the user names them
@@ -46,6 +56,10 @@ class AnalysisSource:
     run: RunDirectory | None = None
     taken: tuple[str, ...] = ()  # agents with scripted seats
     payoffs: Payoffs | None = None  # known payoffs, instead of a file
+    groups: tuple[SeatGroup, ...] = ()
+    """Seats by role: several roles have different policies, and a single role has three
+    interchangeable seats or more. Empty: a game of two interchangeable seats or teams."""
+    share: float = 0.0  # the weight of the team's mean in the returns of several roles
 
     @property
     def has_payoffs(self) -> bool:
@@ -100,16 +114,51 @@ def _open(path: Path, label: str) -> AnalysisSource:
         raise RunDirectoryError(
             f"{run.path} has no ledger yet: no match has finished; let the run continue"
         )
-    sides, rated = sides_of_seats(run)
-    taken = tuple(config.seats_taken)
-    return replace(source, ledger=run.ledger, sides=sides, rated=rated, taken=taken)
+    return with_matches(source, run)
 
 
-def sides_of_seats(run: RunDirectory) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return team numbers by seat twice: with -1 for scripted seats, and without -1."""
-    spec = run.spec()
-    rated = sides_of(spec.roster.teams, len(spec.agents))
-    return tuple(spec.sides), tuple(rated.tolist())
+def with_matches(source: AnalysisSource, run: RunDirectory) -> AnalysisSource:
+    """Return the source of a run with its ledger, teams and roles."""
+    spec, config = run.spec(), run.read_config()
+    roster, sides = spec.roster, tuple(spec.sides)
+    return replace(
+        source,
+        ledger=run.ledger,
+        sides=sides,
+        rated=tuple(sides_of(roster.teams, len(spec.agents)).tolist()),
+        taken=tuple(config.seats_taken),
+        groups=_groups_of(roster, sides),
+        share=config.policy.share_rewards if any(roster.teams) else 0.0,
+    )
+
+
+def _groups_of(roster: Roster, sides: Sequence[int]) -> tuple[SeatGroup, ...]:
+    """Group the seats by the policies that may take them.
+
+    Seats are not grouped if a policy may take seats of several groups, or if the same policies play
+    for several teams: then they are pooled.
+    """
+    members = (*roster.policies, *roster.scripted)
+    able = {
+        seat: frozenset(name for name in members if seat in roster.seats_of(name))
+        for seat in roster.dealt_seats
+    }
+    teams = ["" if seat in roster.taken else team for seat, team in enumerate(roster.teams)]
+    groups = grouped_seats(able, roster.agents, teams)
+    return groups if len(groups) != 1 else one_role(roster.dealt_seats, sides)
+
+
+def one_role(seats: Sequence[int], sides: Sequence[int]) -> tuple[SeatGroup, ...]:
+    """Return the role of interchangeable seats; empty: fewer than three seats, or teams."""
+    if len(seats) < 3 or len({sides[seat] for seat in seats}) < len(seats):
+        return ()
+    return (SeatGroup("players", tuple(seats)),)
+
+
+def _numbers(groups: Sequence[SeatGroup], sides: Sequence[int]) -> tuple[int, ...]:
+    """Return the number of each seat's group; -1: a scripted seat."""
+    numbers = {seat: number for number, group in enumerate(groups) for seat in group.seats}
+    return tuple(numbers.get(seat, -1) for seat in range(len(sides)))
 
 
 def _open_tournament(path: Path, label: str) -> AnalysisSource:
@@ -126,7 +175,7 @@ def _open_tournament(path: Path, label: str) -> AnalysisSource:
         record = read_json(path / DESCRIPTION)
         game, options = str(record.get("game", "")), dict(record.get("options", {}))
         taken, names = dict(record.get("scripted", {})), record.get("agents")
-        teams = record.get("teams")
+        teams, line_ups = record.get("teams"), dict(record.get("line_ups", {}))
     except (OSError, ValueError, AttributeError, TypeError, KeyError) as error:
         raise RunDirectoryError(f"{path / DESCRIPTION} is damaged: {error}") from None
     if game and (names is None or teams is None):  # a record that another program wrote
@@ -136,9 +185,29 @@ def _open_tournament(path: Path, label: str) -> AnalysisSource:
         sides = sides_between(names, teams, taken).tolist() if game else ()
     except (TypeError, ValueError) as error:
         raise RunDirectoryError(f"{path / DESCRIPTION} is damaged: {error}") from None
+    seats = [seat for seat, name in enumerate(names or ()) if name not in taken]
     return AnalysisSource(
-        path, label, path, game, options, ledger, tuple(sides), taken=tuple(taken)
+        path,
+        label,
+        path,
+        game,
+        options,
+        ledger,
+        tuple(sides),
+        taken=tuple(taken),
+        groups=_of_line_ups(names, teams, line_ups) or (one_role(seats, sides) if sides else ()),
     )
+
+
+def _of_line_ups(
+    names: Sequence[str], teams: Sequence[str], line_ups: Mapping[str, Sequence[str]]
+) -> tuple[SeatGroup, ...]:
+    """Return the roles of a tournament of line-ups; empty: a single one, or no line-ups."""
+    if not line_ups:
+        return ()
+    able = [frozenset(entrant for entrant, own in line_ups.items() if n in own) for n in names]
+    groups = grouped_seats({s: each for s, each in enumerate(able) if each}, names, teams)
+    return groups if len(groups) > 1 else ()
 
 
 def _check_together(sources: Sequence[AnalysisSource]) -> None:
@@ -170,42 +239,138 @@ def _check_together(sources: Sequence[AnalysisSource]) -> None:
             )
 
 
-def payoffs_of(source: AnalysisSource, choice: Choice) -> Payoffs:
-    """Return the payoffs of a run, a tournament or a file."""
+@dataclass(frozen=True)
+class Population:
+    """The payoffs of policies, and the game of their seats."""
+
+    payoffs: Payoffs  # by meeting
+    roles: tuple[Role, ...] = ()  # with different policies; empty: all play the same seats
+    game: EmpiricalGame | None = None  # None: two interchangeable seats, or too many line-ups
+
+    def part(self, only: Sequence[str]) -> Population:
+        """Return the population of these policies."""
+        payoffs, game = self.payoffs, self.game
+        game = None if game is None else game.part(lambda _, name: name in only)
+        return Population(
+            payoffs.part([payoffs.names.index(name) for name in only]),
+            () if game is None or not self.roles else game.roles,
+            game,
+        )
+
+    def analyse(self, rng: np.random.Generator, samples: int) -> Analysis | RolesAnalysis:
+        """Analyse the policies: those of each role, or all of them together."""
+        if self.roles:
+            return analyse_roles(self.payoffs, self.roles, self.game, rng, samples)
+        return analyse(self.payoffs, rng, samples, self.game)
+
+
+def population_of(source: AnalysisSource, choice: Choice, most: int | None = None) -> Population:
+    """Return the population of a run, a tournament or a file.
+
+    `most`: maximum number of policies, the live ones first; None: more than `MOST` are refused.
+    """
     only = choice.only
     if source.ledger is None:
         if choice.frozen or choice.wins or choice.roles:
             raise UsageError(f"frozen, wins and roles need matches; {source.path} has only payoffs")
-        payoffs = source.payoffs if source.payoffs is not None else read_file(source.path)
+        found = _read_file(source)
+        names = found.payoffs.names
     else:
-
-        def keep(ref: PolicyRef) -> bool:
-            if ref.is_scripted and (source.run is None or ref.policy in source.taken):
-                return False  # the policy of a scripted seat
-            return str(ref) in only if only else choice.frozen or not ref.is_frozen
-
-        known = LedgerReader.open(source.ledger).policies
-        for name in only:
-            if name not in known and name.rpartition("@")[0] not in known:
-                raise UsageError(
-                    f"only: there is no policy {name} in {source.path}; there are "
-                    f"{', '.join(known)}"
-                )
-        sides, is_symmetric = source.sides, not choice.roles
-        payoffs = read_payoffs(
-            source.ledger, symmetric=is_symmetric, sides=sides, wins=choice.wins, keep=keep
-        )
-        if len(payoffs.names) > MOST and not only:
+        found = _read_ledger(source, source.ledger, choice, most)
+        names = found.payoffs.names
+        if len(names) > MOST and not only:
             raise UsageError(
-                f"{source.path} has matches of {len(payoffs.names)} policies, but at most {MOST} "
+                f"{source.path} has matches of {len(names)} policies, but at most {MOST} "
                 "can be analysed together; name some of them in `only`"
             )
-    unknown = [name for name in only if name not in payoffs.names]
+    unknown = [name for name in only if name not in names]
     if unknown:
         raise UsageError(f"only: {unknown[0]} played no match in {source.path}")
-    if only and len(only) < len(payoffs.names):
-        payoffs = payoffs.part([payoffs.names.index(name) for name in only])
-    return payoffs
+    if only and len(only) < len(names):
+        found = found.part(only)
+    return found
+
+
+def _read_file(source: AnalysisSource) -> Population:
+    if source.payoffs is not None:
+        return Population(source.payoffs)
+    matches = read_matches(source.path)
+    if matches is None:
+        return Population(read_file(source.path))
+    game = matches.game
+    several = len(game.roles) > 1
+    is_game = several or game.roles[0].seats > 2
+    return Population(matches.payoffs, game.roles if several else (), game if is_game else None)
+
+
+def _read_ledger(
+    source: AnalysisSource, ledger: Path, choice: Choice, most: int | None
+) -> Population:
+    only = choice.only
+
+    def keep(ref: PolicyRef) -> bool:
+        if ref.is_scripted and (source.run is None or ref.policy in source.taken):
+            return False  # the policy of a scripted seat
+        return str(ref) in only if only else choice.frozen or not ref.is_frozen
+
+    known = LedgerReader.open(ledger).policies
+    for name in only:
+        if name not in known and name.rpartition("@")[0] not in known:
+            raise UsageError(
+                f"only: there is no policy {name} in {source.path}; there are {', '.join(known)}"
+            )
+    if len(source.groups) > 1:
+        return _read_roles(source, ledger, choice, keep, most)
+    payoffs = read_payoffs(
+        ledger,
+        symmetric=not choice.roles,
+        sides=source.sides,
+        wins=choice.wins,
+        keep=keep,
+        most=most,
+    )
+    if not source.groups or len(payoffs.names) > MOST:
+        return Population(payoffs)
+
+    def listed(ref: PolicyRef) -> bool:
+        return str(ref) in payoffs.names
+
+    adjust = partial(won, sides=source.sides) if choice.wins else None
+    try:
+        game = read_game(ledger, source.groups, keep=listed, adjust=adjust)
+    except TooLargeError:
+        return Population(payoffs)
+    return Population(payoffs, game=game)
+
+
+def _read_roles(
+    source: AnalysisSource,
+    ledger: Path,
+    choice: Choice,
+    keep: Callable[[PolicyRef], bool],
+    most: int | None,
+) -> Population:
+    """Read the policies of several roles; their returns are those that they learn from."""
+    numbers = _numbers(source.groups, source.sides)
+    shared = partial(shared_returns, sides=source.sides, share=source.share)
+    common: dict[str, Any] = {"wins": choice.wins, "keep": keep, "most": most}
+    payoffs = read_payoffs(ledger, sides=numbers, adjust=shared, **common)
+    if not choice.wins:
+        payoffs = with_team_mates(payoffs, ledger, source.sides, shared)
+    if len(payoffs.names) > MOST:
+        return Population(payoffs)
+
+    def listed(ref: PolicyRef) -> bool:
+        return str(ref) in payoffs.names
+
+    def adjust(returns: Numbers) -> Numbers:
+        return won(shared(returns), numbers) if choice.wins else shared(returns)
+
+    try:
+        game = read_game(ledger, source.groups, keep=listed, adjust=adjust)
+    except TooLargeError as error:
+        return Population(payoffs, error.roles)
+    return Population(payoffs, game.roles, game)
 
 
 def missing_matches(ledger: Path) -> int:

@@ -98,6 +98,8 @@ def print_tournament(game: str, found: Tournament, console: Console | None = Non
     rows = zip(found.means, errors, shares, strict=True)
     cells = [list(map(partial(_cell, decimals), *row)) for row in rows]
     about = f"{game}: mean return of the row's policy when all other agents play the column's"
+    if found.line_ups:
+        about = f"{game}: mean return of the row's policy in line-ups with the column's"
     for agent, policy in found.scripted.items():
         about += f"; {agent} is {policy} in every match"
     console.print(Text(about))
@@ -110,6 +112,7 @@ def print_tournament(game: str, found: Tournament, console: Console | None = Non
     if found.matches is not None and (found.cut or not found.episodes):
         why = f"{found.cut}: " if found.cut else ""
         known_cells = ~np.eye(len(found.matches), dtype=np.bool_) | (found.episodes > 0)
+        known_cells &= (found.matches > 0) | ~np.bool_(found.line_ups)
         ends = dict.fromkeys(f"{end(found.matches[known_cells]):,}" for end in (np.min, np.max))
         count = f"{why}{' to '.join(ends)} matches per cell"
     count += "; ± standard error" if with_errors else "; standard errors with --format json"

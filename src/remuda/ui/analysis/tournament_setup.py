@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ from remuda.evaluation.tournaments.until import play_until
 from remuda.publish.snapshot import Snapshot
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import load_run
-from remuda.training.saved.games import entrants_of, find_saved_game, is_meant_of_run
+from remuda.training.saved.games import RunEntrant, entrants_of, find_saved_game, is_meant_of_run
 from remuda.training.saved.policies import Reference, SavedPolicies
 from remuda.types import Floats
 from remuda.ui.terminal.numbers import distinct
@@ -55,10 +55,13 @@ class Crossplay:
     sources: Mapping[str, str]  # run directories of trained entrants
     taken: Mapping[str, str]  # scripted policies by agent
     notes: tuple[str, ...] = ()  # for example about a run that was trained in another game
+    seats: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """The agents of each entrant whose run allows it only these seats."""
 
-    def setup(self, seed: int, sampled: bool) -> TournamentSetup:
+    def setup(self, seed: int, sampled: bool, line_ups: bool = False) -> TournamentSetup:
+        """Return the tournament; with `line_ups`, entrants keep the seats of their runs."""
         played = (self.game, self.options, self.entrants, seed, sampled)
-        return setup_of_entrants(*played, self.taken)
+        return setup_of_entrants(*played, self.taken, self.seats if line_ups else None)
 
 
 def directory_of(setup: TournamentSetup, named: Path | None, until: str = "") -> Path:
@@ -138,7 +141,20 @@ def set_up(
     named = {name: each.entrant for name, each in zip(names, found, strict=True)}
     sources = {name: each.run for name, each in zip(named, found, strict=True) if each.run}
     taken = {**played.scripted, **(scripted or {})}
-    return Crossplay(played.game.name, played.options, named, sources, taken, played.notes)
+    seats = {
+        name: agents
+        for name, each in zip(names, found, strict=True)
+        if each.run and (agents := _seats_of(each, played.opened[Path(each.run)]))
+    }
+    return Crossplay(played.game.name, played.options, named, sources, taken, played.notes, seats)
+
+
+def _seats_of(each: RunEntrant, saved: SavedPolicies) -> tuple[str, ...]:
+    """Return the agents whose seats a policy's run allows it; empty: all."""
+    roster = saved.spec.roster
+    if isinstance(each.entrant, str) or each.entrant.spec.name not in roster.seats:
+        return ()
+    return tuple(roster.agents[seat] for seat in roster.seats_of(each.entrant.spec.name))
 
 
 Key = tuple[str, int, str]  # policy, version and weights digest
@@ -168,7 +184,7 @@ def recorded_setup(directory: Path) -> tuple[TournamentSetup, Mapping[str, str]]
         name = each["name"]
         entrants[name] = member.get("scripted") or players[sources[name], _key(member)]
     played = (record["game"], record["options"], entrants, seed, sampled)
-    return setup_of_entrants(*played, record.get("scripted")), sources
+    return setup_of_entrants(*played, record.get("scripted"), record.get("line_ups")), sources
 
 
 def _key(member: Mapping[str, Any]) -> Key:

@@ -15,6 +15,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, PercentFormatter
 
+from remuda.analysis.payoffs.team_mates import with_team_mates
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.runs.metrics import Record
 from remuda.runs.recorded_matches import read_payoffs
@@ -120,6 +121,8 @@ def payoffs_picture(summary: RunSummary) -> Picture:
     name, heading = "payoff", "Payoffs in training"
     try:
         payoffs = read_payoffs(summary.files, MAX_MEMBERS)
+        unmet, files = payoffs.missing, summary.files
+        payoffs = with_team_mates(payoffs, files.ledger, files.spec().sides)
     except UsageError as error:  # no match has finished
         return Picture(name, heading, f"Payoffs: {error}.")
     except RunDirectoryError:
@@ -130,6 +133,8 @@ def payoffs_picture(summary: RunSummary) -> Picture:
     if not np.isfinite(payoffs.matrix).any():
         return Picture(name, heading, "Payoffs: no two members have met.")
     caption = "Mean payoff of the row in a match against the column, in training."
+    if (payoffs.missing != unmet).any():
+        caption += " Of team-mates: what the row earned beside the column."
     return Picture(name, heading, caption, draw_payoffs(payoffs, np.arange(len(payoffs.names))))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,8 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from remuda.analysis.as_json import figures
 from remuda.analysis.payoffs.payoffs import Payoffs
 from remuda.analysis.population_report import Analysis
+from remuda.analysis.ranking.rank import RankIntervals
+from remuda.analysis.roles_report import RolesAnalysis
 from remuda.types import Integers, Numbers
 from remuda.ui.plots.drawing import (
     BLUE,
@@ -36,9 +39,13 @@ AROUND = 0.84  # inches for the title above and the axis below
 LETTER = 0.065  # inches of a letter of a row's name, roughly
 
 
-def payoffs_picture(found: Analysis) -> Picture:
+def payoffs_picture(found: Analysis | RolesAnalysis) -> Picture:
     """Draw the mean payoffs as a heat map ordered by rank, with their standard errors."""
-    errors = found.payoffs.errors[0]
+    payoffs, order, blocks = found.payoffs, best_first(found), ""
+    if isinstance(found, RolesAnalysis):
+        names = " and ".join(each.role.name for each in found.roles)
+        blocks = f"; one block for each two of {names}: team-mates earn together, opponents apart"
+    errors = payoffs.errors[0]
     if len(errors) <= NUMBERED:
         spread = "; ± standard errors" if (errors > 0.0).any() else ""
     else:
@@ -48,9 +55,9 @@ def payoffs_picture(found: Analysis) -> Picture:
         spread += f"the median {figures(middle, 2)}"
     caption = (
         "The mean payoff of the row in a match against the column, ordered by rank"
-        f"{spread}. Based on {matches_in_words(found.payoffs)}."
+        f"{blocks}{spread}. Based on {matches_in_words(payoffs)}."
     )
-    figure = draw_payoffs(found.payoffs, best_first(found), " (rank order)")
+    figure = draw_payoffs(payoffs, order, " (rank order)")
     return Picture("payoffs", "Payoffs", caption, figure)
 
 
@@ -110,8 +117,15 @@ def _write_numbers(
         axes.text(column, row, text.replace("-", "−"), color=ink, **style)
 
 
-def best_first(found: Analysis) -> Integers:
-    """Return the indices of policies, best first: [N]."""
+def best_first(found: Analysis | RolesAnalysis) -> Integers:
+    """Return the indices of policies, best first: [N]; those of each role together."""
+    if isinstance(found, RolesAnalysis):
+        names = [
+            each.ranking.names[place]
+            for each in found.roles
+            for place in np.argsort(each.ranking.ranks, kind="stable")
+        ]
+        return np.array([found.payoffs.names.index(name) for name in names])
     order: Integers = np.argsort(found.ranking.ranks, kind="stable")
     return order
 
@@ -127,14 +141,18 @@ def _colours_of(matrix: Numbers, zero_sum: bool) -> tuple[Normalize, str]:
     return Normalize(low, high if high > low else low + 1.0), "viridis"
 
 
-def ranking_picture(found: Analysis) -> Picture:
-    """Draw the mean payoff against all others and the rank, both with intervals."""
-    ranking, order = found.ranking, best_first(found)
-    count, level = len(order), found.ranking.level
+def ranking_picture(ranking: RankIntervals, payoffs: Payoffs, role: str = "") -> Picture:
+    """Draw the mean payoff against all others and the rank, both with intervals.
+
+    `role`: the name of the ranked role; empty: all policies are ranked together.
+    """
+    order = np.argsort(ranking.ranks, kind="stable")
+    count, level = len(order), ranking.level
     first, last = ranking.intervals[:, order]
     ranks = [f"{a}" if a == b else f"{a} to {b}" for a, b in zip(first, last, strict=True)]
     names = [ranking.names[i] for i in order]
-    title = "Mean payoff against all others"
+    others = "all policies of other roles" if role else "all others"
+    title = f"Mean payoff of {role} against {others}" if role else f"Mean payoff against {others}"
     figure, axes, high = _rows_of(names, f"rank, {level:.0%}", ranks, title)
     middle = ranking.scores[order]
     ends = ranking.score_intervals[:, order]
@@ -145,10 +163,11 @@ def ranking_picture(found: Analysis) -> Picture:
         axes.axvline(0.0, color=QUIET, linewidth=0.7, zorder=0)
     axes.set_xlabel(f"payoff per match, with {level:.0%} interval")
     caption = (
-        f"The mean payoff of each policy against all others, and its rank, with {level:.0%} "
-        f"intervals. Based on {matches_in_words(found.payoffs)}."
+        f"The mean payoff of each policy against {others}, and its rank, with {level:.0%} "
+        f"intervals. Based on {matches_in_words(payoffs)}."
     )
-    return Picture("ranking", "Ranking", caption, figure)
+    stem = "_".join(["ranking", *re.findall("[A-Za-z0-9]+", role)])
+    return Picture(stem, f"Ranking of {role}" if role else "Ranking", caption, figure)
 
 
 def _rows_of(

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 from markupsafe import Markup
 
-from remuda.analysis.payoffs.from_ledger import read_payoffs
-from remuda.analysis.population_report import Analysis, analyse
+from remuda.analysis.population_report import Analysis
+from remuda.analysis.roles_report import RolesAnalysis
 from remuda.errors import RemudaError
 from remuda.population.ledger.lineage import read_lineage, read_matches
 from remuda.runs.run_directory import RunDirectory, write_file
-from remuda.ui.analysis.sources import sides_of_seats
+from remuda.ui.analysis.sources import AnalysisSource, Choice, population_of, with_matches
 from remuda.ui.plots.drawing import Picture, look, matches_in_words, write_pictures
 from remuda.ui.plots.over_time import Ratings, lineage_picture, ratings_picture, read_ratings
 from remuda.ui.plots.points import analysis_pareto_picture, diversity_picture, structure_picture
@@ -36,16 +36,20 @@ IN_TRAINING = Markup(
 
 
 def draw_pictures(
-    found: Analysis | None, ratings: Ratings | str | None = None
+    found: Analysis | RolesAnalysis | None, ratings: Ratings | str | None = None
 ) -> tuple[Picture, ...]:
     """Draw all pictures of an analysis and of ratings; captions explain missing figures."""
     pictures = []
     with look():
-        if found is not None:
+        if isinstance(found, RolesAnalysis):
+            pictures.append(payoffs_picture(found))
+            for each in found.roles:
+                pictures.append(ranking_picture(each.ranking, found.payoffs, each.role.name))
+        elif found is not None:
             rng = np.random.default_rng(0)
             pictures += [
                 payoffs_picture(found),
-                ranking_picture(found),
+                ranking_picture(found.ranking, found.payoffs),
                 equilibrium_picture(found),
                 structure_picture(found, rng),
                 diversity_picture(found, rng),
@@ -57,7 +61,10 @@ def draw_pictures(
 
 
 def draw_into(
-    directory: Path, found: Analysis, ledger: Path | None = None, sides: Sequence[int] = ()
+    directory: Path,
+    found: Analysis | RolesAnalysis,
+    ledger: Path | None = None,
+    sides: Sequence[int] = (),
 ) -> Path:
     """Write the pictures of an analysis and their page into a directory; return the page's path."""
     pictures = draw_pictures(found, None if ledger is None else read_ratings(ledger, sides))
@@ -67,7 +74,7 @@ def draw_into(
     return page
 
 
-def page_of(found: Analysis, pictures: Sequence[Picture]) -> str:
+def page_of(found: Analysis | RolesAnalysis, pictures: Sequence[Picture]) -> str:
     """Return the page as HTML; its pictures are PNG files in the same directory."""
     return render(
         "analysis.html",
@@ -81,21 +88,19 @@ def page_of(found: Analysis, pictures: Sequence[Picture]) -> str:
 def write_section(run: RunDirectory) -> Markup:
     """Analyse the ledger of a run, write the pictures, and return the section of its report."""
     try:
-        meeting, rated = sides_of_seats(run)
+        source = with_matches(AnalysisSource(run.path, run.path.name, run.path, run=run), run)
     except Exception as error:  # code of the user's environment
         log.error("no analysis", exc_info=error)
         words = " ".join(f"cannot create the game: {type(error).__name__}: {error}".split())
         return _section(None, (), words)
     found, why = None, ""
     try:
-        payoffs = read_payoffs(
-            run.ledger, sides=meeting, keep=lambda ref: not ref.is_frozen, most=MOST
-        )
-        found = analyse(payoffs, np.random.default_rng(0), SAMPLES)
+        population = population_of(source, Choice(), MOST)
+        found = population.analyse(np.random.default_rng(0), SAMPLES)
     except RemudaError as error:
         why = str(error)
     try:
-        ratings = read_ratings(run.ledger, rated)
+        ratings = read_ratings(run.ledger, source.rated)
     except RemudaError as error:
         ratings = f"{error}."
     pictures = draw_pictures(found, ratings)
@@ -115,7 +120,7 @@ def draw_lineage(run: RunDirectory) -> Picture | None:
 
 
 def _section(
-    found: Analysis | None,
+    found: Analysis | RolesAnalysis | None,
     pictures: Sequence[Picture],
     why: str = "",
     note: str = IN_TRAINING,

@@ -128,6 +128,7 @@ def tournament(options: TournamentOptions) -> int:
 
 
 def _setup(options: TournamentOptions) -> tuple[TournamentSetup, Mapping[str, str]]:
+    from remuda.analysis.ranking.next_matches import SmallRegret, parse_until
     from remuda.ui.analysis.tournament_setup import is_among_checkpoints, recorded_setup, set_up
 
     if options.resume is not None:
@@ -142,7 +143,8 @@ def _setup(options: TournamentOptions) -> tuple[TournamentSetup, Mapping[str, st
     crossplay = set_up(options.run, options.game, options.env.options, options.scripted)
     for note in crossplay.notes:
         print(f"remuda: {note}", file=sys.stderr)
-    return crossplay.setup(options.seed, options.sampled), crossplay.sources
+    line_ups = bool(options.until) and isinstance(parse_until(options.until)[0], SmallRegret)
+    return crossplay.setup(options.seed, options.sampled, line_ups), crossplay.sources
 
 
 def _among_checkpoints(options: TournamentOptions) -> tuple[TournamentSetup, Mapping[str, str]]:

@@ -1,0 +1,107 @@
+"""The matches of a tournament of line-ups: any entrants that may play a seat may take it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import product
+
+import numpy as np
+
+from remuda.analysis.payoffs.empirical_game import EmpiricalGame, Role, every_profile
+from remuda.analysis.payoffs.game_from_ledger import SeatGroup, grouped_seats
+from remuda.analysis.payoffs.payoffs import from_sums
+from remuda.analysis.payoffs.profile_sums import ProfileSums
+from remuda.analysis.payoffs.sums import ROWS, add_up
+from remuda.errors import UsageError
+from remuda.evaluation.tournaments.entrants import Participant, TournamentSetup, with_rates
+from remuda.evaluation.tournaments.schedule import Schedule
+from remuda.types import Floats, Integers, Numbers
+
+MOST_SEATINGS = 100_000  # seatings of a tournament of line-ups
+
+
+class GameSchedule(Schedule):
+    """The matches of line-ups; seats that the same entrants may play are a role."""
+
+    groups: tuple[SeatGroup, ...]
+    roles: tuple[Role, ...]
+
+    def __init__(self, setup: TournamentSetup, participants: Sequence[Participant]) -> None:
+        """Prepare the seatings; a tournament of line-ups has no fixed number of episodes."""
+        self._agents, self._teams = setup.env.names, setup.env.teams
+        super().__init__(participants, len(setup.env.agents), 0, setup.taken_seats)
+
+    def _seatings(self, takers: Mapping[int, int]) -> list[tuple[int, ...]]:
+        participants = self._participants
+        self._names = tuple(each.name for each in participants)
+        able = {
+            seat: tuple(n for n, each in enumerate(participants) if each.members[seat])
+            for seat in self.dealt
+        }
+        for seat, entrants in able.items():
+            if not entrants:
+                raise UsageError(f"line-ups: no entrant may play {self._agents[seat]}; enter one")
+        names = {seat: [self._names[n] for n in entrants] for seat, entrants in able.items()}
+        self.groups = grouped_seats(names, self._agents, self._teams)
+        if not self.groups:
+            raise UsageError(
+                "line-ups: an entrant may play seats of several roles; enter policies with equal "
+                "or entirely different seats"
+            )
+        self._entrants = [able[group.seats[0]] for group in self.groups]  # by role
+        self.roles = tuple(
+            Role(group.name, tuple(names[group.seats[0]]), len(group.seats))
+            for group in self.groups
+        )
+        count = math.prod(map(len, able.values()))
+        if count > MOST_SEATINGS:
+            raise UsageError(
+                f"line-ups: there are {count:,} seatings, and at most {MOST_SEATINGS:,} are "
+                "allowed; enter fewer policies"
+            )
+        choices = [able.get(seat, (takers.get(seat, -1),)) for seat in range(self._seats)]
+        return list(product(*choices))
+
+    def game(self, numbers: Integers, returns: Floats) -> EmpiricalGame:
+        """Return the game that finished matches [M] with returns [M, S] sample."""
+        seats = [seat for group in self.groups for seat in group.seats]
+        role_of_seat = [role for role, group in enumerate(self.groups) for _ in group.seats]
+        sums = ProfileSums(self.roles, role_of_seat)
+        places = {entrant: place for own in self._entrants for place, entrant in enumerate(own)}
+        to_place = np.array([places[number] for number in range(len(self._names))], np.int64)
+        sums.add(to_place[self.entrants_of(numbers)[:, seats]], returns[:, seats].astype(float))
+        return sums.game()
+
+    def seatings_by_profile(self) -> list[Integers]:
+        """Return the numbers of the seatings of each profile, in the order of `every_profile`."""
+        rows = {tuple(each.tolist()): row for row, each in enumerate(every_profile(self.roles))}
+        order = np.array([entrant for own in self._entrants for entrant in own])
+        one_hot = (self.seatings[:, self.dealt, None] == order).sum(1)
+        found: list[list[int]] = [[] for _ in rows]
+        for number, profile in enumerate(map(tuple, one_hot.tolist())):
+            found[rows[profile]].append(number)
+        return [np.array(each, np.int64) for each in found]
+
+    def means_and_errors(self, of_seating: Sequence[Numbers]) -> tuple[Numbers, Numbers, Integers]:
+        """Return means, standard errors and numbers of matches by meeting; each [N, N]."""
+        count = len(self._names)
+        sides = np.full(self._seats, -1, np.int64)
+        for role, group in enumerate(self.groups):
+            # a single role has no teams, so each of its seats is a side
+            sides[list(group.seats)] = role if len(self.groups) > 1 else group.seats
+        sums = np.zeros((ROWS, count, count))
+        for seating, returns in zip(self.seatings, of_seating, strict=True):
+            if len(returns):
+                entrants = np.repeat(np.where(seating < count, seating, -1)[None], len(returns), 0)
+                add_up(entrants, returns, sides, True, False, sums)
+        payoffs = from_sums(self._names, sums, True)
+        return payoffs.matrix, payoffs.errors[0], payoffs.met.astype(np.int64)
+
+
+def schedule_of(setup: TournamentSetup, episodes: int) -> Schedule:
+    """Return the schedule of a tournament: of pairs of entrants, or of line-ups."""
+    participants = with_rates(setup.participants, setup.sampled)
+    if setup.line_ups:
+        return GameSchedule(setup, participants)
+    return Schedule(participants, len(setup.env.agents), episodes, setup.taken_seats)
