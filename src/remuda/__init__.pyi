@@ -18,6 +18,7 @@ from remuda.evaluation.policy import Policy as Policy
 from remuda.evaluation.policy import PolicyState as PolicyState
 from remuda.evaluation.results import Evaluation as Evaluation
 from remuda.evaluation.tournaments.engine import Tournament as Tournament
+from remuda.evaluation.tournaments.focal import FocalEvaluation as FocalEvaluation
 from remuda.evaluation.trajectories import AgentTrajectories as AgentTrajectories
 from remuda.evaluation.trajectories import Trajectories as Trajectories
 from remuda.policies.algorithms.rollout_algorithm import RolloutAlgorithm as RolloutAlgorithm

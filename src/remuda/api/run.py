@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
+from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, ValuesView
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,6 +18,7 @@ from remuda.evaluation.policy import Policy
 from remuda.evaluation.recording import record_trajectories
 from remuda.evaluation.results import Evaluation
 from remuda.evaluation.tournaments.entrants import Player
+from remuda.evaluation.tournaments.focal import FocalEvaluation
 from remuda.evaluation.trajectories import Trajectories
 from remuda.population.run_spec import RunSpec
 from remuda.publish.snapshot import Snapshot
@@ -274,6 +275,52 @@ class Run(Mapping[str, Policy]):
         spec, snapshots = self._to_play(episodes, seed, checkpoint)
         named = None if scripted is None else name_scripted(scripted, "scripted")
         return play_episodes(spec, snapshots, episodes, seed, named, sampled)
+
+    def evaluate_among(
+        self,
+        background: Run | Result | Path | str,
+        focal: int | Sequence[int] = 1,
+        episodes: int = 200,
+        *,
+        checkpoint: Checkpoint = "final",
+        seed: int = 0,
+        sampled: bool | None = None,
+    ) -> FocalEvaluation:
+        """Play the policies among those of another run, and collect the mean return of a seat.
+
+        Args:
+            background: another run of a game with the same agents, or the name of a scripted
+                policy. It plays all seats that are not focal.
+            focal: the number of focal seats, which this run's policies take; or several numbers,
+                each played for `episodes`. All placements of the focal seats take turns.
+            episodes: number of episodes for each number of focal seats.
+            checkpoint: the checkpoint of this run's weights.
+            seed: seed of the environments.
+            sampled: explore as at the end of training; False: greedy; None: `run.evaluate_sampled`.
+
+        Raises:
+            UsageError: an argument is invalid, the agents differ, or there are fewer seats.
+            RunDirectoryError: weights are missing or damaged.
+            CheckpointError: the checkpoint is missing or damaged.
+        """
+        from remuda.ui.analysis.focal import evaluate_among
+
+        self._to_play(episodes, seed, checkpoint)
+        counts = [*focal] if isinstance(focal, Sequence) else [focal]
+        if not all(_is_count(each) and each >= 0 for each in counts):
+            raise UsageError(f"focal: one or several whole numbers, 0 or more; this is {focal!r}")
+        named = (
+            background if isinstance(background, str) else str(path_of(background, "background"))
+        )
+        return evaluate_among(
+            self._files,
+            named,
+            counts,
+            episodes,
+            checkpoint=checkpoint,
+            seed=seed,
+            sampled=sampled,
+        )[0]
 
     def record(
         self,

@@ -17,22 +17,21 @@ def short(value: float | None) -> str:
 
 @dataclass(frozen=True)
 class ShortTable:
-    """A title, and a table of at most `MOST` rows."""
+    """A title, and a table; as text and HTML it has at most `MOST` rows unless asked for more."""
 
     title: str
     headings: Sequence[str]
     rows: Sequence[Sequence[str]]
     notes: Sequence[str] = ()
 
-    @property
-    def _lines(self) -> list[str]:
-        """The notes, with one about rows that are not shown."""
-        more = len(self.rows) - MOST
+    def _lines(self, most: int | None) -> list[str]:
+        """Return the notes, with one about rows that are not shown."""
+        more = 0 if most is None else len(self.rows) - most
         return [*([f"and {more:,} more"] if more > 0 else []), *self.notes]
 
-    def as_text(self) -> str:
+    def as_text(self, most: int | None = MOST) -> str:
         """Return the table as lines of text; the first column is left-aligned."""
-        cells = [self.headings, *self.rows[:MOST]] if self.rows else []
+        cells = [self.headings, *self.rows[:most]] if self.rows else []
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         lines = [
             "  ".join(
@@ -41,7 +40,7 @@ class ShortTable:
             ).rstrip()
             for row in cells
         ]
-        return "\n".join([self.title, *lines, *self._lines])
+        return "\n".join([self.title, *lines, *self._lines(most)])
 
     def as_html(self) -> str:
         """Return the table as HTML."""
@@ -51,7 +50,7 @@ class ShortTable:
 
         body = "".join(f"<tr>{row(cells, 'td')}</tr>" for cells in self.rows[:MOST])
         table = f"<table><tr>{row(self.headings, 'th')}</tr>{body}</table>" if self.rows else ""
-        notes = "".join(f"<p>{escape(line)}</p>" for line in self._lines)
+        notes = "".join(f"<p>{escape(line)}</p>" for line in self._lines(MOST))
         return f"<p><b>{escape(self.title)}</b></p>{table}{notes}"
 
 

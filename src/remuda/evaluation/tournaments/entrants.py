@@ -54,6 +54,8 @@ class TournamentSetup:
     check: bool = True  # validate the environment's output
     taken: Mapping[str, str] = field(default_factory=dict)  # by agent, the seat's scripted policy
     line_ups: bool = False  # play line-ups of any entrants, instead of pairs
+    focal: tuple[int, ...] = ()
+    """Numbers of seats that the first of two participants takes; empty: play pairs or line-ups."""
 
     @property
     def game(self) -> str:

@@ -15,6 +15,7 @@ from remuda.analysis.payoffs.profile_sums import ProfileSums
 from remuda.analysis.payoffs.sums import ROWS, add_up
 from remuda.errors import UsageError
 from remuda.evaluation.tournaments.entrants import Participant, TournamentSetup, with_rates
+from remuda.evaluation.tournaments.focal import FocalSchedule
 from remuda.evaluation.tournaments.schedule import Schedule
 from remuda.types import Floats, Integers, Numbers
 
@@ -100,8 +101,10 @@ class GameSchedule(Schedule):
 
 
 def schedule_of(setup: TournamentSetup, episodes: int) -> Schedule:
-    """Return the schedule of a tournament: of pairs of entrants, or of line-ups."""
+    """Return the schedule of a tournament: of pairs of entrants, of line-ups, or focal play."""
     participants = with_rates(setup.participants, setup.sampled)
+    if setup.focal:
+        return FocalSchedule(setup, participants, episodes)
     if setup.line_ups:
         return GameSchedule(setup, participants)
     return Schedule(participants, len(setup.env.agents), episodes, setup.taken_seats)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
-from remuda.errors import RemudaError, RunDirectoryError
+from remuda.errors import ConfigError, RemudaError, RunDirectoryError
 from remuda.ui.cli.commands.options import PictureOptions, PrintOptions, RunOptions, needs
 
 if TYPE_CHECKING:
@@ -39,6 +39,15 @@ class EvaluateOptions(PrintOptions, RunOptions):
     """For each agent, a scripted policy that replaces its trained one, as in
     `--scripted.agent_1 random`: `random`, one that `remuda games GAME` lists, or your own as
     `module:callable`."""
+    background: str | None = None
+    """Another run, or a scripted policy: its policies take all but the focal seats. None: the run's
+    own policies play all seats."""
+    focal: tuple[NonNegativeInt, ...] = (1,)
+    """With `--background`: how many seats the run's policies take. Several numbers, such as
+    `--focal 0 1 2 3 4`, make a Schelling diagram."""
+    out: Path | None = None
+    """With `--background`: a picture of the returns by number of focal seats; `.png`, `.svg` or
+    `.pdf`."""
     histories: Path | None = None
     """A file for the moves of each episode, one JSON line per episode, with OpenSpiel's action
     numbers. Only for OpenSpiel games."""
@@ -102,6 +111,11 @@ def status(options: StatusOptions) -> int:
 
 def evaluate(options: EvaluateOptions) -> int:
     """Evaluate a run's policies, and print the mean return of each agent."""
+    if options.background is not None:
+        return _evaluate_among(options, options.background)
+    for name in ("focal", "out"):
+        if name in options.model_fields_set:
+            raise ConfigError(f"--{name} has no effect without --background")
     from remuda.coordinator.coordinator import Signals
     from remuda.evaluation.evaluate import evaluate as play
     from remuda.evaluation.results import Limits
@@ -143,6 +157,40 @@ def evaluate(options: EvaluateOptions) -> int:
         evaluation.as_summary, lambda: _print_evaluation(options, spec.env.game, evaluation)
     )
     return code
+
+
+def _evaluate_among(options: EvaluateOptions, background: str) -> int:
+    """Play the run's policies among others, and print the mean return of a seat."""
+    from remuda.coordinator.coordinator import Signals
+    from remuda.evaluation.results import Limits
+    from remuda.runs.run_directory import RunDirectory
+    from remuda.ui.analysis.focal import evaluate_among, write_chart
+    from remuda.ui.terminal.live import PlayProgress
+
+    for name in ("scripted", "histories"):
+        if getattr(options, name):
+            raise ConfigError(f"--{name} cannot be combined with --background; leave one out")
+    run = RunDirectory.open(options.run)
+    _note_best(run, options.checkpoint)
+    progress, signals = PlayProgress(sys.stderr), Signals()
+    with signals.watching():
+        found, notes = evaluate_among(
+            run,
+            background,
+            options.focal,
+            options.episodes,
+            checkpoint=options.checkpoint,
+            seed=options.seed,
+            sampled=options.sampled,
+            limits=Limits(options.seconds, signals.stopped, partial(progress, "play")),
+        )
+    progress.close()
+    for note in notes:
+        print(f"remuda: {note}", file=sys.stderr)
+    options.show(found.as_summary, lambda: print(found.short_table().as_text(most=None)))
+    if options.out is not None:
+        write_chart(found, options.out)
+    return 0 if signals.caught is None else 128 + signals.caught
 
 
 def _print_evaluation(options: EvaluateOptions, game: str, evaluation: Evaluation) -> None:
