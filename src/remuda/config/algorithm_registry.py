@@ -38,7 +38,7 @@ class AlgorithmEntry:
     """Defaults that differ from those of the fields; later ones override earlier ones."""
     hyperparameters: tuple[str, ...] = ()
     """Settings that may change during training, in addition to those that every policy has."""
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, float | None] = field(default_factory=dict)
     """Names of `policy.settings`, for users' algorithms, with the defaults of those that may change
     during training; None for others."""
     unused: tuple[str, ...] = ()  # settings that only similar algorithms use
@@ -192,6 +192,8 @@ def entries_from_plain(plain: object) -> Entries:
         raise ValueError(" ".join((*map(str, first["loc"]), first["msg"]))) from None
     entries = {}
     for name, entry in read.items():
+        if entry.takes != BUILT_IN[entry.section].takes:
+            raise ValueError(f"{name} takes {entry.takes}, unlike {entry.section}")
         numbers = _hyperparameters(entry.section, entry.settings)
         entries[name] = replace(entry, name=name, home=name, hyperparameters=numbers, own=True)
     return entries

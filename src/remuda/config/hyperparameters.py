@@ -40,7 +40,9 @@ def values_of(config: PolicyConfig) -> dict[str, float]:
     for name in config.entry.hyperparameters:
         section, _, own = name.partition(".")
         if section == SETTINGS:
-            found[name] = float(config.settings.get(own, config.entry.settings[own]))
+            default = config.entry.settings[own]
+            assert default is not None
+            found[name] = float(config.settings.get(own, default))
         else:
             found[name] = float(getattr(getattr(config, section), own))
     return found

@@ -100,6 +100,8 @@ class Config(Section):
                 f"{'address' if self.cluster.address else 'local'} asks for several nodes; use "
                 "async or lockstep, or leave the cluster out"
             )
+        if "entries" in self.__dict__:  # pydantic calls this again for a configuration in another
+            return self
         self.__dict__["entries"] = info.context or NO_ENTRIES
         policies = {f"policies.{name}": self.policy_of(name) for name in self.policies}
         entries = [policy.entry for policy in (self.policy, *policies.values())]

@@ -408,3 +408,21 @@ def test_only_the_seats_that_clash_go_to_the_past():
     assert all(population[ref].may_sit(s) for seats in found for s, ref in enumerate(seats))
     frozen = Counter(sum(ref.is_frozen for ref in seats) for seats in found)
     assert frozen == {1: 900}, "more live policies gave up their seats than had to"
+
+
+@pytest.mark.parametrize("share", [0.5, 1.0])
+@pytest.mark.parametrize("seats", [2, 4])
+def test_by_fitness_frozen_members_have_their_share_of_restricted_seats(share, seats):
+    """Red before: half as many, since the first policy sat on their seats too."""
+    found = []
+    for allowed in ([None] * 4, [frozenset({i % seats}) for i in range(2 * seats)]):
+        population = Population([Member(PolicyRef(f"p{i}"), own) for i, own in enumerate(allowed)])
+        for i in range(len(allowed)):
+            population.freeze(f"p{i}", 1)
+        matchmaker = SimilarRatings(seats, 4)
+        matchmaker.past_share = share
+        matches = matchmaker.propose(
+            population, Ledger(population), 4_000, np.random.default_rng(0)
+        )
+        found.append(np.mean([ref.is_frozen for match in matches for ref in match.seats]))
+    assert found[1] == pytest.approx(found[0], abs=0.02)

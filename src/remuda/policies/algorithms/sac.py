@@ -134,7 +134,9 @@ class SAC(TransitionAlgorithm):
 
     @property
     def is_fused(self) -> bool:
-        implements = has_flag(type(self), "kernels", "loss", "_continuous", "_policy", "_sampled")
+        implements = has_flag(
+            type(self), "kernels", "loss", "_continuous", "_policy", "_sampled", "_target_of"
+        )
         return implements and FusedSAC.suits(self.network, self.device)
 
     @cached_property

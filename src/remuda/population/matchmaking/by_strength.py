@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.random import Generator
@@ -82,16 +82,21 @@ class SimilarRatings(Matchmaker):
     def _draw_by_seat(
         self, population: Population, near: Bools, first: Member, rng: Generator
     ) -> Seating:
-        close = {population.members[i].ref for i in np.flatnonzero(near)}
-        able, substitutes = draw_kinds(self, population, rng)
-        nearest = [[member for member in some if member.ref in close] or some for some in able]
+        close = [population.members[i] for i in np.flatnonzero(near).tolist()]
         different = min(self.num_seats, len(population.members))
-        for seat in rng.permutation(self.num_seats).tolist():
-            if first.may_sit(seat):
-                own = [*nearest[:seat], [first], *nearest[seat + 1 :]]
-                seating = tuple(member.ref for member in draw_different(own, rng, substitutes))
-                if len(set(seating)) == different:  # else the others need this seat
-                    break
+        for own in rng.permutation(self.num_seats).tolist():
+            if not first.may_sit(own):
+                continue
+            able, substitutes = draw_kinds(self, population, rng, own)
+            nearest: list[Sequence[Member]] = [
+                [m for m in close if some and m.may_sit(seat) and m.learns == some[0].learns]
+                or some
+                for seat, some in enumerate(able)
+            ]
+            nearest[own] = [first]
+            seating = tuple(member.ref for member in draw_different(nearest, rng, substitutes))
+            if len(set(seating)) == different:  # else the others need this seat
+                break
         return seating
 
     def _draw_group(self, near: Bools, learns: Bools, first: int, rng: Generator) -> list[int]:

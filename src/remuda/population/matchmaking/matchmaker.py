@@ -116,17 +116,22 @@ class Matchmaker(ABC):
         """Return a key that is equal for policies with equal shares, if `exchangeable` is set."""
         return member.seats
 
-    def past_seats(self, population: Population, rng: Generator) -> list[bool]:
+    def past_seats(
+        self, population: Population, rng: Generator, live_seat: int | None = None
+    ) -> list[bool]:
         """Draw the seats of frozen members in the next match.
 
-        At least one seat goes to a live policy, if a live policy may take any.
+        At least one seat goes to a live policy, if a live policy may take any: `live_seat`, or one
+        drawn at random.
         """
         seats = range(self.num_seats)
         if not population.frozen:
             return [False for _ in seats]
         live, past = self.able(population)
         able = [seat for seat in seats if live[seat]]
-        sure = able[int(rng.integers(len(able)))] if able else -1
+        sure = live_seat
+        if sure is None:
+            sure = able[int(rng.integers(len(able)))] if able else -1
         drawn = (rng.random(self.num_seats) < self.past_share).tolist()
         return [
             seat != sure and bool(past[seat]) and (drawn[seat] or not live[seat]) for seat in seats
@@ -187,13 +192,14 @@ def draw_uniformly(matchmaker: Matchmaker, population: Population, rng: Generato
 
 
 def draw_kinds(
-    matchmaker: Matchmaker, population: Population, rng: Generator
+    matchmaker: Matchmaker, population: Population, rng: Generator, live_seat: int | None = None
 ) -> tuple[BySeat, BySeat]:
-    """Draw whether live or frozen members take each seat.
+    """Draw whether live or frozen members take each seat, as `Matchmaker.past_seats` does.
 
     Returns: By seat, the members of that kind that may take it, and those of the other kind.
     """
-    kinds = zip(matchmaker.past_seats(population, rng), *matchmaker.able(population), strict=True)
+    past = matchmaker.past_seats(population, rng, live_seat)
+    kinds = zip(past, *matchmaker.able(population), strict=True)
     pairs = [(frozen, live) if is_past else (live, frozen) for is_past, live, frozen in kinds]
     able, substitutes = zip(*pairs, strict=True)
     return able, substitutes

@@ -129,3 +129,29 @@ def test_a_class_with_its_own_loss_is_not_replaced_by_kernels():
     algorithm = make()
     algorithm.__class__ = Own
     assert not algorithm.is_fused
+
+
+@pytest.mark.parametrize("critic", ["q1", "q2"])
+@pytest.mark.parametrize("is_target", [False, True], ids=["online", "target"])
+def test_numbers_that_are_not_finite_reach_the_loss(critic, is_target):
+    """Red before: Numba's `min` ignored the second critic's target if it was NaN."""
+    algorithm = make(policies=1)
+    stack = algorithm.target if is_target else algorithm.online
+    with torch.no_grad():
+        stack.parameters[f"{critic}.bias"].fill_(float("nan"))
+    assert torch.isnan(algorithm.update(draw(policies=1)).loss).all()
+
+
+def test_a_share_of_one_copies_the_critics():
+    algorithm = make(tau=1.0)
+    algorithm.update(draw())
+    assert torch.equal(algorithm.target.flat, algorithm.online.flat.detach())
+
+
+def test_own_squashed_actions_are_sampled_by_their_own_class():
+    class Own(SquashedActions):
+        pass
+
+    algorithm = make()
+    algorithm.network.actions.__class__ = Own
+    assert not algorithm.is_fused

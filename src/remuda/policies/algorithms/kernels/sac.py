@@ -7,14 +7,19 @@ policies trained beside it.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from remuda.policies.algorithms.transition_algorithm import ActorMetrics, Transitions
-from remuda.policies.continuous_actions import LEAST_SCALE, MOST_SCALE, sample_squashed
+from remuda.policies.continuous_actions import (
+    LEAST_SCALE,
+    MOST_SCALE,
+    SquashedActions,
+    sample_squashed,
+)
 from remuda.policies.networks.kernels import flat_layers as flat
 from remuda.policies.networks.kernels.activations import KINDS, STRICT
 from remuda.policies.networks.kernels.flat_layers import CHUNK, Scratch
@@ -107,7 +112,7 @@ class FusedSAC:
         """Return whether kernels support a network, on this device and with torch's threads."""
         return (
             type(network) is SoftActorCritic
-            and network.is_continuous
+            and type(network.actions) is SquashedActions
             and network.encoder is None
             and network.input_scale == 1.0
             and device.type == "cpu"
@@ -184,7 +189,7 @@ def step_sac(
             targets = scratch[layout.targets : layout.targets + end - first]
             values = value_both(layout, target[k], actions, s_t, scratch)
             for i in range(targets.size):
-                least = min(values[0, i], values[1, i]) - temperature * log_pi[i]
+                least = smaller(values[0, i], values[1, i]) - temperature * log_pi[i]
                 targets[i] = batch.r_t[k, first + i] + batch.discount_t[k, first + i] * least
             value_both(layout, online[k], batch.a_tm1[k, first:end], s_tm1, scratch)
             differentiate_critics(k, first, layout, targets, batch, scratch, metrics)
@@ -206,6 +211,12 @@ def step_sac(
             excess = metrics.means[k, WEIGHTED] - target_entropies[k] * metrics.means[k, WEIGHT]
             gradients[k, at] = excess
             metrics.means[k, LOSS] += online[k, at] * excess
+
+
+@njit(**STRICT)
+def smaller(first: np.float32, second: np.float32) -> Any:
+    """Return the smaller number; NaN if one of them is, unlike Numba's `min`."""
+    return first if first < second or np.isnan(first) else second
 
 
 @njit(**STRICT)
@@ -290,7 +301,7 @@ def differentiate_critics(
             by_values[i, 0] = error * share
             metrics.means[k, VALUE_LOSS] += 0.5 * error * error * share
     for i in range(count):
-        value = min(values[0, i], values[1, i])
+        value = smaller(values[0, i], values[1, i])
         metrics.errors[k, first + i] = targets[i] - value
         metrics.means[k, VALUE] += value / samples
 
@@ -343,7 +354,7 @@ def differentiate_policy(
     by_outputs = flat.part(scratch, last[flat.ERRORS], count, 2 * size)
     for i in range(count):
         share, log_pi = share_of(batch, k, first + i), scratch[layout.log_pi + i]
-        least = min(values[0, i], values[1, i])
+        least = smaller(values[0, i], values[1, i])
         metrics.means[k, POLICY_LOSS] += (temperature * log_pi - least) * share
         metrics.means[k, ENTROPY] -= log_pi / batch.r_t.shape[1]
         metrics.means[k, WEIGHTED] -= log_pi * share
@@ -365,7 +376,12 @@ def move_targets(target: Floats, online: Floats, shares: Floats, size: int) -> N
 
     Equal numbers stay: buffers may be infinite, and infinity minus itself is not a number.
     """
+    half, one = np.float32(0.5), np.float32(1.0)
     for k in range(target.shape[0]):
         for i in range(size):
-            if target[k, i] != online[k, i]:
-                target[k, i] += shares[k] * (online[k, i] - target[k, i])
+            to, share = online[k, i], shares[k]
+            if target[k, i] != to:  # from the nearer end, so that a share of 1 arrives exactly
+                way = to - target[k, i]
+                target[k, i] = (
+                    target[k, i] + share * way if share < half else to - way * (one - share)
+                )
