@@ -102,15 +102,9 @@ class TestAgainstTargets(VectorEnvContract):
 
 def test_all_candidates_of_all_targets_are_one_population(tmp_path):
     others = [("random", "random"), ("bets", always(2, "kuhn_poker"))]
+    env, shares = EnvSpec.of("kuhn_poker", {}), np.array([0.25, 0.75])
     targets = [
-        seated_target(
-            EnvSpec.of("kuhn_poker", {}),
-            player,
-            others,
-            np.array([0.25, 0.75]),
-            "random",
-            tmp_path / "t",
-        )
+        seated_target(env, player, [others] * 2, shares, tmp_path / "t", player)
         for player in (0, 1)
     ]
     assert targets[0].target.players[1] == ("random", others[1][1])
@@ -132,9 +126,8 @@ def test_all_candidates_of_all_targets_are_one_population(tmp_path):
 
 def test_policies_that_are_never_played_are_left_out(tmp_path):
     others = [("random", "random"), ("bets", always(2, "kuhn_poker"))]
-    found = seated_target(
-        EnvSpec.of("kuhn_poker", {}), 0, others, np.array([0.0, 1.0]), "random", tmp_path / "t"
-    )
+    env = EnvSpec.of("kuhn_poker", {})
+    found = seated_target(env, 0, [others] * 2, np.array([0.0, 1.0]), tmp_path / "t")
     assert found.target.names == ("bets",)
 
 
