@@ -32,7 +32,6 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -46,7 +45,7 @@ from remuda.solvers.exploit.training import Exploiters, train_exploiters
 from remuda.solvers.psro.exact import ExactLoop
 from remuda.solvers.psro.games import tree_of
 from remuda.solvers.psro.iterations import Iteration, Setup
-from remuda.solvers.psro.meta_solvers import CORRELATED, OF_SETS, solve
+from remuda.solvers.psro.meta_solvers import meta_solver
 from remuda.solvers.psro.oracles import (
     SeatedTarget,
     candidate_name,
@@ -139,11 +138,9 @@ def three(results: Results, seeds: int, python: str | None) -> None:
 
             loop = ExactLoop(
                 Populations(tree, first=first),
-                partial(solve, solver),
+                meta_solver(solver),
                 on_iteration=told,
                 stopped=lambda began=began: time.perf_counter() - began > THREE_SECONDS,
-                only_new=solver in OF_SETS,
-                skips_known=solver in CORRELATED,
             )
             loop.run(THREE_ITERATIONS, THREE_BAR)
             seconds, last = time.perf_counter() - began, lines[-1]

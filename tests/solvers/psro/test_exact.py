@@ -27,7 +27,7 @@ from remuda.solvers.psro.iterations import (
     SPENT,
     Setup,
 )
-from remuda.solvers.psro.meta_solvers import solve
+from remuda.solvers.psro.meta_solvers import MetaSolver, solve
 from remuda.solvers.psro.meta_strategy import MetaStrategy, ResponseTarget
 from remuda.solvers.psro.populations import Populations
 from remuda.solvers.psro.record import Record, read
@@ -108,7 +108,7 @@ def test_where_all_best_responses_are_known_it_ends():
 
 def iterate(tree, solver, iterations):
     """The iterations with any meta-solver, without a record."""
-    loop = ExactLoop(Populations(tree), solver)
+    loop = ExactLoop(Populations(tree), MetaSolver(solver))
     loop.run(iterations)
     return loop.iterations
 

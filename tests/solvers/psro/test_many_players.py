@@ -1,7 +1,5 @@
 """A double oracle of three players: correlated and symmetric meta-games, exact and trained."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 
@@ -11,10 +9,11 @@ from refusals import refuses
 from remuda.analysis.trees.tree_games import KuhnPoker, MatrixGame
 from remuda.analysis.trees.tree_walk import flatten
 from remuda.errors import ConfigError, UsageError
+from remuda.solvers.psro import meta_solvers
 from remuda.solvers.psro.exact import ExactLoop, run_exact
 from remuda.solvers.psro.games import tree_of
-from remuda.solvers.psro.iterations import CONVERGED, NOTHING_NEW, SPENT, Setup
-from remuda.solvers.psro.meta_solvers import CORRELATED, OF_SETS, solve
+from remuda.solvers.psro.iterations import CONVERGED, FULL, NOTHING_NEW, SPENT, Setup
+from remuda.solvers.psro.meta_solvers import fits, meta_solver, solve
 from remuda.solvers.psro.meta_strategy import CCE, CE, MetaStrategy
 from remuda.solvers.psro.populations import Populations
 from remuda.solvers.psro.record import read
@@ -40,12 +39,7 @@ def drawn(tree, seed):
 
 def iterate(tree, name, iterations, seed, symmetric=False):
     populations = Populations(tree, symmetric, drawn(tree, seed))
-    loop = ExactLoop(
-        populations,
-        partial(solve, name, symmetric=symmetric),
-        only_new=name in OF_SETS,
-        skips_known=name in CORRELATED,
-    )
+    loop = ExactLoop(populations, meta_solver(name, symmetric=symmetric))
     return loop, loop.run(iterations)
 
 
@@ -167,6 +161,18 @@ def test_correlated_iterations_are_gone_on_with(tmp_path):
     more = run(5, tmp_path / "few", resume=True)
     for one, other in zip(more.iterations, whole.iterations, strict=True):
         assert {**one.as_line(), "seconds": 0} == {**other.as_line(), "seconds": 0}
+
+
+def test_the_loop_ends_before_a_meta_solver_has_too_many_policies(monkeypatch):
+    assert fits("uniform", [1000] * 3)
+    assert fits("alpha-rank", [12, 12, 12])
+    assert not fits("alpha-rank", [13, 13, 13])
+    assert fits("max-entropy-cce", [42] * 3)
+    assert not fits("max-welfare-ce", [42] * 3)
+    monkeypatch.setattr(meta_solvers, "MOST_PROFILES", 8)
+    loop, ended = iterate(flatten(MatrixGame(*public_goods.tables(True))), "alpha-rank", 9, 0)
+    assert ended == FULL
+    assert loop.iterations[-1].policies == (2, 2, 2)
 
 
 def test_players_who_are_not_alike_cannot_share_policies():

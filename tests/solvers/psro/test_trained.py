@@ -12,13 +12,14 @@ from refusals import refuses
 from remuda.analysis.trees.exploitability import nash_conv
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.solvers.psro import trained
+from remuda.solvers.psro.checks import check_setup
 from remuda.solvers.psro.games import tree_of
 from remuda.solvers.psro.iterations import ENOUGH, INTERRUPTED, SPENT, Setup
 from remuda.solvers.psro.matches import gains_of
 from remuda.solvers.psro.meta_strategy import MetaStrategy
 from remuda.solvers.psro.record import Record, begin, read
 from remuda.solvers.psro.settings import PsroSettings
-from remuda.solvers.psro.trained import check_setup, run_trained
+from remuda.solvers.psro.trained import run_trained
 from remuda.ui.terminal.live import PlainView
 
 BIASED = {"biased": True, "rounds": 1}

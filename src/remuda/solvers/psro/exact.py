@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +19,7 @@ from remuda.solvers.psro.games import tree_of
 from remuda.solvers.psro.iterations import (
     CONVERGED,
     ENOUGH,
+    FULL,
     INTERRUPTED,
     NOTHING_NEW,
     SPENT,
@@ -29,19 +29,17 @@ from remuda.solvers.psro.iterations import (
     Setup,
 )
 from remuda.solvers.psro.meta_solvers import (
-    CORRELATED,
-    OF_SETS,
+    MetaSolver,
     check_name,
     check_players,
     check_zero_sum,
-    solve,
+    meta_solver,
 )
 from remuda.solvers.psro.meta_strategy import MetaStrategy, gain_of
 from remuda.solvers.psro.populations import Populations
 from remuda.solvers.psro.record import Record, begin, go_on
 from remuda.types import Numbers
 
-Solver = Callable[[Numbers], MetaStrategy]
 GAIN, ROUNDING = 1e-9, 1e-13  # shares of the returns' range and size below which a gain is zero
 
 
@@ -56,8 +54,9 @@ def run_exact(
 
     The loop ends when no best response gains more than 1e-9 of the range of returns, when NashConv
     is at most `enough`, after `iterations`, or when `stopped` returns True. For a meta-solver that
-    ignores duplicates (`OF_SETS`) the loop also ends when no best response is new. A resumed run
-    gives the same result as an uninterrupted one.
+    ignores duplicates (`OF_SETS`) the loop also ends when no best response is new, and for one with
+    a limit when the policies would exceed it. A resumed run gives the same result as an
+    uninterrupted one.
     """
     settings = setup.settings
     check_name(settings.meta_solver)
@@ -71,12 +70,10 @@ def run_exact(
     with opened as record:
         loop = ExactLoop(
             populations,
-            partial(solve, settings.meta_solver, symmetric=settings.symmetric),
+            meta_solver(settings.meta_solver, symmetric=settings.symmetric),
             record,
             on_iteration,
             stopped,
-            only_new=settings.meta_solver in OF_SETS,
-            skips_known=settings.meta_solver in CORRELATED,
         )
         ended = loop.run(settings.iterations, settings.enough)
     play = populations.played(loop.iterations[-1].mixtures)
@@ -90,27 +87,18 @@ def least_gain(tree: Tree) -> float:
 
 
 class ExactLoop(Loop):
-    """The loop of iterations, with any function from payoffs to a `MetaStrategy` as the solver."""
+    """The loop of iterations, with any meta-solver."""
 
     def __init__(
         self,
         populations: Populations,
-        solver: Solver,
+        solver: MetaSolver,
         record: Record | None = None,
         on_iteration: Callable[[Iteration], None] | None = None,
         stopped: Callable[[], bool] = lambda: False,
-        *,
-        only_new: bool = False,
-        skips_known: bool = False,
     ) -> None:
-        """Prepare a loop.
-
-        - `only_new`: end when no best response is new.
-        - `skips_known`: add at most one policy of a role, the new one with the largest gain.
-        """
         super().__init__(record, on_iteration, stopped)
         self.populations, self._solver = populations, solver
-        self._only_new, self._skips_known = only_new, skips_known
         self._gain = least_gain(populations.tree)
         self._added: list[tuple[int, list[int]]] = []  # best responses: roles and their actions
         self._responses: list[tuple[float, BestResponse]] = []
@@ -131,8 +119,10 @@ class ExactLoop(Loop):
                     return SPENT
                 if self._stopped():
                     return INTERRUPTED
-                if not self._respond() and self._only_new:
+                if not self._respond() and self._solver.only_new:
                     return NOTHING_NEW
+                if not self._solver.fits(self.populations.sizes_with(self._added)):
+                    return FULL
                 for role, actions in self._added:
                     self.populations.add(role, actions)
             self._solve()
@@ -151,14 +141,14 @@ class ExactLoop(Loop):
         """Choose the policies to add; return whether any best response is new."""
         self._added, is_any_new = [], False
         responses = self._responses
-        if self._skips_known:
+        if self._solver.skips_known:
             responses = sorted(responses, key=lambda each: -each[0])
         for _, response in responses:
             role, actions = response.player, response.policy.argmax(1).tolist()
             is_new = not self.populations.has(role, actions)
             is_any_new |= is_new
             has_one = any(role == own for own, _ in self._added)
-            if self._skips_known and (has_one or not is_new):
+            if self._solver.skips_known and (has_one or not is_new):
                 continue
             if (role, actions) not in self._added:  # two targets may have one response
                 self._added.append((role, actions))
@@ -183,7 +173,7 @@ class ExactLoop(Loop):
     def _measure(self) -> tuple[MetaStrategy, Numbers]:
         """Solve the meta-game, and find the responses to its targets and the gains [R]."""
         payoffs = self.populations.payoffs
-        strategy = self._solver(payoffs)
+        strategy = self._solver.solve(payoffs)
         gains, responses = self.populations.gains(strategy)
         if strategy.aims:
             responses = [self.populations.respond(target) for target in strategy.aims]

@@ -21,6 +21,7 @@ from remuda.types import Numbers
 CONVERGED = "no best response gains more"
 ENOUGH = "the gains are as small as requested"
 NOTHING_NEW = "all best responses are known already"
+FULL = "the meta-solver cannot take more policies"
 SPENT = "the iterations were spent"
 INTERRUPTED = "interrupted"
 

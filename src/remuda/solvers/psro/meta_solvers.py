@@ -8,8 +8,11 @@ a mixture for each role. Those of correlated equilibria return joint probabiliti
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +20,7 @@ import numpy.typing as npt
 from remuda.analysis.equilibria import correlated, general_sum, role_symmetric, zero_sum
 from remuda.analysis.equilibria.correlated import Choice
 from remuda.analysis.equilibria.regret import as_payoffs, to_distribution
-from remuda.analysis.ranking.alpha_rank import alpha_rank
+from remuda.analysis.ranking.alpha_rank import MOST_PROFILES, alpha_rank
 from remuda.errors import UsageError
 from remuda.solvers.psro.meta_strategy import (
     CCE,
@@ -65,6 +68,41 @@ def solve(
             found = [to_distribution(np.mean(found, axis=0))]
     strategy = MetaStrategy.independent(found, len(game))
     return strategy.aiming(rectified_targets(game, found)) if name == RECTIFIED else strategy
+
+
+@dataclass(frozen=True)
+class MetaSolver:
+    """A meta-solver, and how the loop of iterations treats it."""
+
+    solve: Callable[[Numbers], MetaStrategy]  # from payoffs [N, n_1, ..., n_N]
+    only_new: bool = False  # whether the loop ends when no best response is new
+    skips_known: bool = False
+    """Whether a role adds at most one policy, the new one with the largest gain."""
+    fits: Callable[[Sequence[int]], bool] = lambda sizes: True  # noqa: ARG005
+    """Whether it can solve a game with so many policies by seat."""
+
+
+def meta_solver(name: str, tolerance: float = SUMS, symmetric: bool = False) -> MetaSolver:
+    """Return a meta-solver by its name."""
+    check_name(name)
+    return MetaSolver(
+        partial(solve, name, tolerance=tolerance, symmetric=symmetric),
+        only_new=name in OF_SETS,
+        skips_known=name in CORRELATED,
+        fits=partial(fits, name),
+    )
+
+
+def fits(name: str, sizes: Sequence[int]) -> bool:
+    """Return whether a meta-solver can solve a game with so many policies by seat."""
+    line_ups = math.prod(sizes)
+    if name == "alpha-rank":
+        return line_ups <= MOST_PROFILES
+    if name not in CORRELATED:
+        return True
+    _, gap = CORRELATED[name]
+    deviations = sum(size if gap == CCE else size * (size - 1) for size in sizes)
+    return line_ups * deviations <= correlated.SIZE
 
 
 def find(name: str) -> Callable[[Numbers, float], Sequence[Numbers]]:

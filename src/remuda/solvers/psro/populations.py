@@ -45,6 +45,12 @@ class Populations:
         """The number of policies of each role."""
         return tuple(len(each) for each in self.policies)
 
+    def sizes_with(self, added: Sequence[tuple[int, object]]) -> tuple[int, ...]:
+        """Return the number of policies for each seat once more are added, each with its role."""
+        more = [sum(role == own for own, _ in added) for role in range(self.num_roles)]
+        sizes = [count + new for count, new in zip(self.counts, more, strict=True)]
+        return tuple(sizes * (self.tree.num_players // self.num_roles))
+
     def add(self, role: int, actions: Sequence[int]) -> None:
         """Add a deterministic policy of a role: an action for each information set [I_p]."""
         self.join(role, [self._policy(role, actions)] * self.tree.num_players)

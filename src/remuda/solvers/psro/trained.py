@@ -10,32 +10,26 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from remuda.analysis.trees.exact_play import WalkedGame, walked_of
-from remuda.analysis.trees.trees import OVER
-from remuda.envs.description import EnvSpec
-from remuda.envs.registry import RANDOM, find_game
-from remuda.errors import ConfigError
+from remuda.analysis.trees.exact_play import WalkedGame
+from remuda.envs.registry import RANDOM
 from remuda.evaluation.results import Limits
 from remuda.evaluation.tournaments.entrants import Entrant
-from remuda.policies.spec import PolicySpec
-from remuda.population.run_spec import RunSpec
 from remuda.runs.metrics import View
 from remuda.solvers.exploit.bounds import policy_of
-from remuda.solvers.exploit.game import name_of
-from remuda.solvers.exploit.matches import Lineup, play_lineups
 from remuda.solvers.exploit.target import Target
 from remuda.solvers.exploit.training import Exploiters, scale_of, train_exploiters
+from remuda.solvers.psro.checks import TOLERANCE, check_setup
 from remuda.solvers.psro.exact import least_gain
-from remuda.solvers.psro.games import check_played
 from remuda.solvers.psro.iterations import (
     CONVERGED,
     ENOUGH,
+    FULL,
     INTERRUPTED,
     NOTHING_NEW,
     SPENT,
@@ -52,14 +46,7 @@ from remuda.solvers.psro.matches import (
     play_line_ups,
     share_out,
 )
-from remuda.solvers.psro.meta_solvers import (
-    CORRELATED,
-    ZERO_SUM,
-    check_players,
-    check_zero_sum,
-    solve,
-    to_beat,
-)
+from remuda.solvers.psro.meta_solvers import meta_solver, to_beat
 from remuda.solvers.psro.meta_strategy import MetaStrategy, Mixtures, gain_of
 from remuda.solvers.psro.oracles import (
     Named,
@@ -68,14 +55,11 @@ from remuda.solvers.psro.oracles import (
     config_of,
     seated_target,
 )
-from remuda.solvers.psro.populations import Populations, check_symmetric
+from remuda.solvers.psro.populations import Populations
 from remuda.solvers.psro.record import Record, begin, go_on
 from remuda.solvers.psro.settings import SCRIPTED
 from remuda.system.rng import make_rng
 from remuda.types import Numbers
-
-TOLERANCE = 1e-4  # allowed spread of a constant sum, as a share of the payoffs' range
-TRIED = 64  # matches that detect a game that is not zero-sum
 
 
 def run_trained(
@@ -100,75 +84,6 @@ def run_trained(
         ended = loop.run()
     play = loop.played(loop.iterations[-1].mixtures) if loop.iterations else ()
     return setup.result(loop, ended, directory, play)
-
-
-def check_setup(setup: Setup) -> WalkedGame | None:
-    """Check all settings before anything is written; return the game's tree if it is traversed."""
-    check_played(setup.game)
-    env, settings = setup.env, setup.settings
-    seats, meta_solver = len(env.agents), settings.meta_solver
-    if seats < 2:
-        raise ConfigError(f"{setup.game} has one agent, and a double oracle needs two")
-    check_players(meta_solver, seats, settings.symmetric)
-    if settings.symmetric:
-        _check_alike(env)
-    for name in settings.scripted:
-        find_game(setup.game).policy(name)
-    walked, specs = walked_of(env), _specs(setup)
-    if walked is not None and not _measures_exactly(setup, walked, specs):
-        walked = None
-    if meta_solver not in ZERO_SUM:
-        return walked
-    if walked is not None:
-        returns: Numbers = walked.tree.returns[walked.tree.players == OVER]
-    else:  # of a few matches
-        target = Target(env, (RANDOM,), (1.0,), ((RANDOM,) * seats,))
-        (returns,) = play_lineups(target, [Lineup(0, RANDOM)], TRIED, settings.seed)
-    check_zero_sum(meta_solver, returns.T, TOLERANCE)
-    return walked
-
-
-def _check_alike(env: EnvSpec) -> None:
-    """Raise a `ConfigError` unless a policy of one seat can play all others."""
-    first = env.agents[0]
-    for agent in env.agents[1:]:
-        for what in ("action", "observation"):
-            own, usual = (getattr(each, f"{what}_space") for each in (agent, first))
-            if own != usual:
-                raise ConfigError(
-                    f"symmetric: {first.name} and {agent.name} of {env.game} have unlike "
-                    f"{what}s ({usual} and {own}), so they cannot share policies; leave it out"
-                )
-
-
-def _measures_exactly(setup: Setup, walked: WalkedGame, specs: tuple[PolicySpec, ...]) -> bool:
-    """Return whether gains can be computed from the networks."""
-    if walked.tree.merged or setup.settings.scripted:
-        return False
-    if any(spec.memory or spec.config.n_frames != 1 for spec in specs):
-        return False
-    if setup.settings.symmetric:
-        try:
-            check_symmetric(walked.tree)
-        except (
-            ConfigError
-        ):  # a policy may earn something else in another seat; matches shuffle them
-            return False
-    return True
-
-
-def _specs(setup: Setup) -> tuple[PolicySpec, ...]:
-    """Return the policies that oracles train, which checks their settings."""
-    if setup.settings.oracle == SCRIPTED:
-        return ()
-    empty, seats = Target(setup.env, (), (), ()), range(len(setup.env.agents))
-    targets = [SeatedTarget(seat, empty, Path("target"), seat) for seat in seats]
-    config = config_of(setup.settings, targets, 0, Path("oracles"), 1.0)
-    agents = tuple(
-        replace(agent, name=name_of(number), team=name_of(number))
-        for number, agent in enumerate(setup.env.agents)
-    )
-    return RunSpec(config, EnvSpec(config.game, {}, agents, (tuple(seats),))).policies
 
 
 @dataclass(frozen=True)
@@ -208,6 +123,7 @@ class TrainedLoop(Loop):
         self.sums = LineUpSums(self._seats, symmetric)
         self._rounds: set[tuple[int, int]] = set()  # rounds played: (iteration, 0 or 1)
         self._trained: dict[int, _Responses] = {}  # responses by iteration
+        self._solver = meta_solver(self._settings.meta_solver, TOLERANCE, symmetric)
 
     @property
     def by_seat(self) -> list[list[Named]]:
@@ -243,6 +159,11 @@ class TrainedLoop(Loop):
             for role, name, place in added:
                 self._join(role, name, place)
             number += 1
+            if not self._solver.fits(self.counts):
+                if self._tree is None and number > len(self.iterations):
+                    self._play_new(number)
+                    self._bound(number - 1)
+                return FULL
 
     def _join(self, role: int, name: str, place: str | Mapping[str, str]) -> None:
         if isinstance(place, str):
@@ -288,14 +209,10 @@ class TrainedLoop(Loop):
         Round 0 plays the new line-ups. Round 1 plays more matches of those in the mixtures.
         """
         counts, matches = self.counts, self._settings.matches
-        played = self.sums.matches(counts)
-        new = [line_up for line_up in self.sums.line_ups(counts) if not played[line_up]]
-        if new and (number, 0) not in self._rounds:
-            self._play(number, 0, dict.fromkeys(new, first_matches(len(new), counts, matches)))
+        first = self._play_new(number)
         strategy = self._strategy()
         if (number, 1) not in self._rounds:
             total = matches * (sum(counts) - self._seats + 1)
-            first = first_matches(max(len(new), 1), counts, matches)
             self._play(number, 1, share_out(strategy, self.sums, counts, total, first))
         strategy = self._strategy()
         known, payoffs = len(self.iterations), self.sums.payoffs(counts)
@@ -308,9 +225,18 @@ class TrainedLoop(Loop):
             self._bound(number - 1)
         return strategy
 
+    def _play_new(self, number: int) -> int:
+        """Play the line-ups that have not met; return the matches of each."""
+        counts = self.counts
+        played = self.sums.matches(counts)
+        new = [line_up for line_up in self.sums.line_ups(counts) if not played[line_up]]
+        matches = first_matches(len(new), counts, self._settings.matches)
+        if new and (number, 0) not in self._rounds:
+            self._play(number, 0, dict.fromkeys(new, matches))
+        return matches
+
     def _strategy(self) -> MetaStrategy:
-        payoffs, settings = self.sums.payoffs(self.counts), self._settings
-        return solve(settings.meta_solver, payoffs, TOLERANCE, settings.symmetric)
+        return self._solver.solve(self.sums.payoffs(self.counts))
 
     def _play(self, number: int, turn: int, wanted: Mapping[LineUp, int]) -> None:
         """Play and record a round."""
@@ -420,7 +346,7 @@ class TrainedLoop(Loop):
                 seats = tuple(policy if seat in mine else RANDOM for seat in range(self._seats))
                 Target(self._setup.env, (name,), (1.0,), (seats,)).save(file)
                 place = str(file.relative_to(self._record.directory))
-            if settings.meta_solver not in CORRELATED:
+            if not self._solver.skips_known:
                 added.append([role, name, place])
                 continue
             gain = gain_of(payoffs, strategy, target, payoff)

@@ -142,7 +142,8 @@ def _run(
 
 def lines_of(found: Iteration) -> str:
     """Describe an iteration in a line, and each role in a line below it."""
-    lines = [f"iteration {found.number:3}: {_gap(found)}, welfare {found.welfare:.4f}"]
+    welfare = round(found.welfare, 4) + 0.0  # never -0
+    lines = [f"iteration {found.number:3}: {_gap(found)}, welfare {welfare:.4f}"]
     for role, mixture in enumerate(found.mixtures):
         who = f"player {role}" if len(found.mixtures) > 1 else "all players"
         gain = f"{found.gains[role]:.6f}"
