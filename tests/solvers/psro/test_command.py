@@ -15,6 +15,7 @@ from remuda.solvers.psro.meta_strategy import MetaStrategy
 from remuda.ui.analysis.psro import lines_of, print_double_oracle
 from remuda.ui.cli import main
 
+SCRIPTED = ["kuhn_poker", "--oracle", "scripted", "--scripted", "random"]
 DILEMMA = ["prisoners_dilemma", "--env.options.rounds", "1"]
 
 
@@ -71,6 +72,11 @@ def test_a_directory_is_gone_on_with(capsys):
         (["kuhn_poker", "--meta-solver", "nahs"], 'no meta-solver "nahs"; did you mean "nash"?'),
         (["kuhn_poker", "--seconds", "3"], "--seconds is for trained oracles; add --oracle ppo"),
         (["kuhn_poker", "--oracle", "ppq"], "ppq"),
+        (["kuhn_poker", "--symmetric", "true"], "as player 1 than as player 0"),
+        (["kuhn_poker", "--oracle", "scripted"], "name the policies with scripted"),
+        ([*SCRIPTED, "--turns", "9"], "--turns is for trained oracles"),
+        (["kuhn_poker", "--scripted", "random"], "add --oracle scripted"),
+        (["kuhn_poker", "--oracle", "scripted", "--scripted", "x"], "has no scripted policy 'x'"),
         (["kuhn_poker", "--oracle", "ppo", "--policy.algorithm", "dqn"], "set oracle to dqn"),
         (["tic_tac_toe", "--oracle", "ppo"], "tic_tac_toe has only rules for exact oracles"),
         (["tic_tac_toe", "--oracle", "ppo"], "pettingzoo:classic/tictactoe-v3"),
