@@ -7,15 +7,15 @@ from remuda.envs.games.array_game import TurnArrays
 from remuda.types import AgentSpec, TurnResult
 
 KEEP, GIVE = 0, 1
-SHARE, PRIZE = 0.5, 4.0
+SHARE, PRIZE = 0.5, 9.0
 
 
 def earned(gives, volunteers):
     """What each player earns, of the same shape as `gives`, whose last axis is the players.
 
     Giving costs 1. Each gift is worth 0.5 to every player: keeping is dominant, and all earn 0 in
-    the only equilibrium. With `volunteers` one gift is enough, and worth 4 to every player. If the
-    others keep with probability q, a gift gains 4 q^2 - 1, so q = 1/2 in the symmetric equilibrium.
+    the only equilibrium. With `volunteers` one gift is enough, and worth 9 to every player. If the
+    others keep with probability q, a gift gains 9 q^2 - 1, so q = 1/3 in the symmetric equilibrium.
     """
     gives = np.asarray(gives, np.float64)
     total = gives.sum(-1, keepdims=True)
@@ -76,3 +76,8 @@ class Unlike(PublicGoods):
 
     def act(self, agent, actions):
         super().act(agent, np.where(actions == GIVE, GIVE, KEEP))
+
+
+def gives(env, agent, observations, random):
+    """A scripted policy that always gives."""
+    return np.full(env.num_envs, GIVE)

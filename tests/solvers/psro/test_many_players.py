@@ -99,21 +99,21 @@ def test_one_set_of_policies_finds_the_equilibrium_of_volunteers(seed):
     assert ended == CONVERGED
     last = loop.iterations[-1]
     (mixture,), (policies,) = last.mixtures, loop.populations.policies
-    assert (mixture @ rows_of(policies))[GIVE] == pytest.approx(0.5, abs=1e-6)
-    # Each earns what a sure gift does: 4 - 1.
-    assert last.welfare == pytest.approx(3 * 3.0, abs=1e-6)
+    assert (mixture @ rows_of(policies))[GIVE] == pytest.approx(2 / 3, abs=1e-6)
+    # Each earns what a sure gift does: 9 - 1.
+    assert last.welfare == pytest.approx(3 * 8.0, abs=1e-6)
     assert last.policies == (len(policies),)
     assert last.game.roles[0].seats == 3
     assert last.game.regret(last.mixtures)[0] == pytest.approx(0.0, abs=1e-6)
 
 
 def test_volunteers_are_chosen_by_lot_in_a_correlated_equilibrium_of_the_largest_welfare():
-    """One gives and two keep: 4 + 4 + 3. In a symmetric game each is the one as often."""
+    """One gives and two keep: 9 + 9 + 8. In a symmetric game each is the one as often."""
     tree = flatten(MatrixGame(*public_goods.tables(volunteers=True)))
     for symmetric in (False, True):
         loop, _ = iterate(tree, "max-welfare-ce", 6, 0, symmetric)
         last = loop.iterations[-1]
-        assert last.welfare == pytest.approx(11.0)
+        assert last.welfare == pytest.approx(26.0)
         assert last.strategy.gap == CE
         assert last.nash_conv == pytest.approx(0.0, abs=1e-8)
     (mixture,), (policies,) = last.mixtures, loop.populations.policies
@@ -129,11 +129,11 @@ def test_gains_from_recommendations_are_weighed_by_how_often_they_come():
     joint = np.zeros((3, 3, 3))
     joint[1, 1, 1], joint[1, 1, 2] = 0.25, 0.75
     gains, responses = populations.gains(MetaStrategy.correlated(joint, False, CE))
-    # With 1/4 all keep, and a gift gains 3; who is told to give does well to do so.
-    assert gains == pytest.approx([0.0, 0.0, 0.25 * 3.0])
+    # With 1/4 all keep, and a gift gains 8; else it costs 1. Who is told to give does well to.
+    assert gains == pytest.approx([0.25 * 8.0 - 0.75, 0.25 * 8.0 - 0.75, 0.25 * 8.0])
     assert len(responses) == 4
     gains, _ = populations.gains(MetaStrategy.correlated(joint, False, CCE))
-    assert gains == pytest.approx([0.0, 0.0, 0.25 * 3.0])
+    assert gains == pytest.approx([0.25 * 8.0 - 0.75, 0.25 * 8.0 - 0.75, 0.25 * 8.0])
     joint[1, 1, 1], joint[2, 1, 1] = 0.0, 0.25
     gains, _ = populations.gains(MetaStrategy.correlated(joint, False, CE))
     assert gains == pytest.approx([0.0, 0.0, 0.0], abs=1e-12)
@@ -224,8 +224,9 @@ def test_trained_oracles_of_all_players_keep_public_goods(seed, tmp_path):
 def test_trained_oracles_of_one_set_find_the_equilibrium_of_volunteers(seed, tmp_path):
     settings = trained_settings(symmetric=True, iterations=3, seed=seed, matches=2000)
     found = run_trained(Setup(GAME, {"volunteers": True}, settings), tmp_path, PlainView())
-    assert found.last.welfare == pytest.approx(9.0, abs=0.3)
-    assert found.last.nash_conv <= 0.3
+    assert found.iterations[0].gains == pytest.approx([0.625], abs=0.2)
+    assert found.last.welfare == pytest.approx(24.0, abs=0.8)
+    assert found.last.nash_conv <= 0.6
 
 
 def test_scripted_policies_are_oracles(tmp_path):
@@ -242,3 +243,21 @@ def test_scripted_policies_are_oracles(tmp_path):
     assert [each.as_line() for each in again.iterations] == [
         each.as_line() for each in found.iterations
     ]
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_oracles_deviate_from_each_recommendation(tmp_path, symmetric):
+    scripted = ("public_goods:keeps", "public_goods:gives")
+    settings = trained_settings(
+        oracle="scripted",
+        scripted=scripted,
+        meta_solver="max-welfare-ce",
+        symmetric=symmetric,
+        matches=1000,
+    )
+    found = run_trained(Setup(GAME, {"volunteers": True}, settings), tmp_path, PlainView())
+    assert found.ended == NOTHING_NEW
+    assert found.last.strategy.gap == CE
+    assert len(found.last.policies) == (1 if symmetric else 3)
+    assert found.last.welfare == pytest.approx(26.0, abs=0.1)
+    assert found.last.nash_conv == pytest.approx(0.0, abs=0.1)

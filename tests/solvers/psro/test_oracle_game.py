@@ -141,7 +141,7 @@ def test_oracles_share_no_rewards_with_those_of_other_games(tmp_path):
 
 
 def test_seats_of_a_joint_distribution_draw_one_line_up_together(tmp_path):
-    """Both others give, or both keep: the oracle, which keeps, is given 4 in half of its games.
+    """Both others give, or both keep: the oracle, which keeps, is given 9 in half of its games.
 
     If they drew independently, it were three quarters.
     """
@@ -156,7 +156,7 @@ def test_seats_of_a_joint_distribution_draw_one_line_up_together(tmp_path):
     played = play_episodes(oracle, [fixed(0)], 400)
     (matches,) = play_lineups(found.target, [Lineup(1, always(0, game))], 400, 3)
     for returns in (played.ravel(), matches[:, 1]):
-        assert set(returns.tolist()) == {0.0, 4.0}
+        assert set(returns.tolist()) == {0.0, 9.0}
         assert 0.4 < (returns > 0).mean() < 0.6
 
 
