@@ -1,12 +1,14 @@
 """OpenSpiel's JPSRO in Kuhn poker for three players.
 
-Arguments: a seed, the most seconds, the bar, and the meta-solver. The first policies are drawn at
-random and deterministic, so that seeds differ. Prints a line of JSON for each iteration: the sum of
-the exact gains of deviations from its meta-distribution, and the seconds so far.
+Arguments: a seed, the most CPU seconds, the bar, and the meta-solver. The first policies are drawn
+at random and deterministic, so that seeds differ. Prints a line of JSON for each iteration: the sum
+of the exact gains of deviations from its meta-distribution, and the CPU seconds so far. The
+operating system ends the process when its time is over, because an iteration may take minutes.
 """
 
 import contextlib
 import json
+import resource
 import sys
 import time
 
@@ -23,11 +25,13 @@ class _OverError(Exception):
 def main():
     """Run until the bar or the time."""
     seed, seconds, bar = int(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3])
-    began = time.perf_counter()
+    began = time.process_time()
+    limit = int(seconds + began) + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
 
     def told(iteration, repeats, policies, *others):
         gaps = others[7][-1]  # of the training meta-distribution, by player
-        spent = time.perf_counter() - began
+        spent = time.process_time() - began
         counts = [len(each) for each in policies]
         line = {"iteration": iteration, "gap": float(sum(gaps)), "policies": counts}
         print(json.dumps({**line, "seconds": spent}), flush=True)
