@@ -1,9 +1,16 @@
 """Double oracle in Kuhn and Leduc poker, with exact oracles and with trained ones, held to bars.
 
     python benchmarks/psro.py exact            NashConv <= 0.005 within 10 iterations
+    python benchmarks/psro.py three            three players: gains <= 0.05 in 10 minutes, each seed
     python benchmarks/psro.py ppo --seeds 5    NashConv <= 0.02, 10 policies, 5 minutes, each seed
     python benchmarks/psro.py leduc            Leduc: exploitability <= 0.4 in an hour (--minutes)
     python benchmarks/psro.py stack            seconds of a policy: one stack, or one after another
+
+`three` plays Kuhn poker for three players with exact oracles. Each seed draws other deterministic
+first policies. OpenSpiel's JPSRO runs beside it, with its maximum-Gini coarse correlated
+equilibrium and first policies drawn in the same way, for --peer-seconds of CPU time; the row is its
+last complete iteration. --peers names its Python interpreter, else its packages are installed into
+.peers/.
 
 A benchmark of trained oracles ends a seed as soon as NashConv, worked out exactly from the
 networks, is no more than the bar; the time is that of everything, with starts and matches.
@@ -19,6 +26,8 @@ runs, with their starts, by the number of policies; and by itself that of traini
 from __future__ import annotations
 
 import argparse
+import json
+import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
@@ -28,20 +37,25 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+from peers import PROGRAMS, peers_python
 from recording import Results, options_of
 
 from remuda.envs.description import EnvSpec
 from remuda.solvers.exploit.training import Exploiters, train_exploiters
+from remuda.solvers.psro.exact import ExactLoop
+from remuda.solvers.psro.games import tree_of
 from remuda.solvers.psro.iterations import Iteration, Setup
+from remuda.solvers.psro.meta_solvers import meta_solver
 from remuda.solvers.psro.oracles import (
     SeatedTarget,
     candidate_name,
     config_of,
     seated_target,
 )
+from remuda.solvers.psro.populations import Populations
 from remuda.solvers.psro.settings import PsroSettings
 from remuda.solvers.psro.trained import run_trained
-from remuda.ui.analysis.psro import line_of, psro
+from remuda.ui.analysis.psro import lines_of, psro
 from remuda.ui.terminal.live import PlainView
 
 EXACT_BAR, EXACT_ITERATIONS = 0.005, 10
@@ -101,6 +115,64 @@ def exact(results: Results) -> None:
             results.bar(f"exact, {solver}: NashConv", curve[-1], most=EXACT_BAR)
 
 
+THREE_BAR, THREE_SECONDS, THREE_SEEDS = 0.05, 600.0, 3
+THREE_SOLVERS = ("max-entropy-cce", "max-welfare-ce", "projected-replicator")
+THREE_ITERATIONS = 40
+
+
+def three(results: Results, seeds: int, python: str | None, peer_seconds: float) -> None:
+    """Exact best responses of three players, and OpenSpiel's JPSRO."""
+    tree = tree_of("open_spiel:kuhn_poker(players=3)")
+    for solver in THREE_SOLVERS:
+        for seed in range(seeds):
+            rng, first = np.random.default_rng(seed), []
+            for player in range(tree.num_players):
+                legal = tree.legal_of(player)
+                chosen = [rng.choice(np.flatnonzero(own)) for own in legal]
+                first.append(np.eye(tree.num_actions)[chosen])
+            began, lines = time.perf_counter(), list[Iteration]()
+            computed = time.process_time()
+
+            def told(found: Iteration, lines: list[Iteration] = lines) -> None:
+                lines.append(found)
+                print(lines_of(found), flush=True)
+
+            loop = ExactLoop(
+                Populations(tree, first=first),
+                meta_solver(solver),
+                on_iteration=told,
+                stopped=lambda began=began: time.perf_counter() - began > THREE_SECONDS,
+            )
+            loop.run(THREE_ITERATIONS, THREE_BAR)
+            seconds, last = time.perf_counter() - began, lines[-1]
+            gap = f"{solver}, {last.strategy.gap}"
+            computed = time.process_time() - computed
+            _row_of_three(results, gap, seed, last.nash_conv, last.policies, computed)
+            results.bar(f"{gap}, seed {seed}", last.nash_conv, most=THREE_BAR)
+            results.bar(f"{gap}, seed {seed}: seconds", seconds, most=THREE_SECONDS)
+    python = python or peers_python("jpsro_requirements.txt")
+    for seed in range(seeds):
+        words = [python, "jpsro_kuhn.py", str(seed), str(peer_seconds), str(THREE_BAR), "mgcce"]
+        found = subprocess.run(words, cwd=PROGRAMS, stdout=subprocess.PIPE, text=True, check=False)
+        line = json.loads(found.stdout.splitlines()[-1])
+        peer = "OpenSpiel JPSRO mgcce, CCE gap"
+        _row_of_three(results, peer, seed, line["gap"], line["policies"], line["seconds"])
+
+
+def _row_of_three(
+    results: Results, name: str, seed: int, gap: float, policies: Sequence[int], seconds: float
+) -> None:
+    results.row(
+        {
+            "meta-solver, gains": name,
+            "seed": seed,
+            "sum of gains": gap,
+            "policies": " ".join(map(str, policies)),
+            "CPU seconds": seconds,
+        }
+    )
+
+
 def ppo(results: Results, seeds: int, first: int) -> None:
     """PPO best responses, all candidates of both players as one stack."""
     for seed in range(first, first + seeds):
@@ -108,7 +180,7 @@ def ppo(results: Results, seeds: int, first: int) -> None:
 
         def told(found: Iteration, lines: list[Iteration] = lines) -> None:
             lines.append(found)
-            print(line_of(found), flush=True)
+            print(lines_of(found), flush=True)
 
         began, computed = time.perf_counter(), time.process_time()
         with tempfile.TemporaryDirectory() as home:
@@ -161,7 +233,7 @@ def leduc(results: Results, minutes: float, first: int) -> None:
                 "seconds": seconds,
             }
         )
-        print(line_of(found), flush=True)
+        print(lines_of(found), flush=True)
 
     settings = PsroSettings(
         oracle="ppo", seed=first, iterations=ITERATIONS, enough=2.0 * LEDUC_BAR, **LEDUC
@@ -197,8 +269,7 @@ def targets_in(home: Path, settings: PsroSettings) -> list[SeatedTarget]:
     targets, env = [], EnvSpec.of("kuhn_poker", {})
     for player in range(2):
         file = home / f"random_{player}"
-        others = [("random", "random")]
-        found = seated_target(env, player, others, np.ones(1), "random", file)
+        found = seated_target(env, player, [[("random", "random")]] * 2, np.ones(1), file, player)
         found.target.save(file)
         targets.append(found)
     short = settings.model_copy(update={"candidates": 1, "turns": 6400, "num_envs": 64})
@@ -208,7 +279,7 @@ def targets_in(home: Path, settings: PsroSettings) -> list[SeatedTarget]:
         other = players[candidate_name(1 - player, 0)]
         agent = env.agents[1 - player]
         others = [("random", "random"), ("network", replace(other, agent=agent))]
-        found = seated_target(env, player, others, np.ones(2), "random", file)
+        found = seated_target(env, player, [others] * 2, np.full(2, 0.5), file, player)
         found.target.save(file)
         targets[player] = found
     return targets
@@ -265,23 +336,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=("exact", "ppo", "leduc", "stack"))
-    parser.add_argument("--seeds", type=int, default=5, help="of ppo: so many")
+    parser.add_argument("what", choices=("exact", "three", "ppo", "leduc", "stack"))
+    parser.add_argument("--seeds", type=int, help="of ppo (5) and three (3): so many")
+    parser.add_argument("--peers", help="of three: the interpreter with OpenSpiel's JPSRO")
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=MINUTES, help="of leduc: so long at most")
     parser.add_argument("--candidates", type=int, default=4, help="of stack: of each player")
     parser.add_argument("--rounds", type=int, default=3, help="of stack: each way so often")
     parser.add_argument("--schedule", default="sequential", help="of stack")
+    parser.add_argument(
+        "--peer-seconds", type=float, default=THREE_SECONDS, help="of three: CPU time of JPSRO"
+    )
     options = options_of(parser)
     results = Results(f"psro.{options.what}")
     if options.what == "exact":
         exact(results)
+    elif options.what == "three":
+        three(results, options.seeds or THREE_SEEDS, options.peers, options.peer_seconds)
     elif options.what == "leduc":
         leduc(results, options.minutes, options.first_seed)
     elif options.what == "stack":
         stack(results, options.candidates, options.rounds, options.schedule)
     else:
-        ppo(results, options.seeds, options.first_seed)
+        ppo(results, options.seeds or 5, options.first_seed)
     results.finish(options)
 
 

@@ -27,7 +27,7 @@ from remuda.runs.saved_weights import load_run
 from remuda.solvers.exploit.bounds import error_of_sum, mean_of
 from remuda.solvers.exploit.matches import Lineup, play_lineups
 from remuda.solvers.exploit.target import make_target
-from remuda.solvers.psro.matches import play_pairs
+from remuda.solvers.psro.matches import play_line_ups
 from remuda.ui.cli.main import run
 from remuda.ui.play.playing import episode
 from remuda.ui.plots.recording import write_histories
@@ -93,14 +93,13 @@ def test_a_lineup_has_no_return_where_a_seat_took_no_part():
 
 
 def test_a_double_oracle_solves_matches_in_which_both_players_took_part():
-    (found,) = play_pairs(EnvSpec.of(TWO, {}), {0: "random"}, (0, "random"), 40, 3)
+    line_up = {(0, 0): ("random", "random")}
+    (found,) = play_line_ups(EnvSpec.of(TWO, {}), line_up, [40], 3)
     count, *sums = found["sums"]
     assert 10 <= count <= 30
     assert sums == [4.0 * count, 10.0 * count, 16.0 * count, 100.0 * count]
     with refuses(UsageError):
-        play_pairs(
-            EnvSpec.of("absent_agents:never_together", {}), {0: "random"}, (0, "random"), 8, 3
-        )
+        play_line_ups(EnvSpec.of("absent_agents:never_together", {}), line_up, [8], 3)
 
 
 def test_sums_over_seats_vary_as_the_sum_of_their_means_does():

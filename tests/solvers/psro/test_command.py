@@ -11,9 +11,11 @@ import remuda
 from refusals import refuses
 from remuda.errors import UsageError
 from remuda.solvers.psro.iterations import DoubleOracle, Iteration
-from remuda.ui.analysis.psro import line_of, print_double_oracle
+from remuda.solvers.psro.meta_strategy import MetaStrategy
+from remuda.ui.analysis.psro import lines_of, print_double_oracle
 from remuda.ui.cli import main
 
+SCRIPTED = ["kuhn_poker", "--oracle", "scripted", "--scripted", "random"]
 DILEMMA = ["prisoners_dilemma", "--env.options.rounds", "1"]
 
 
@@ -25,7 +27,11 @@ def _in_a_place_of_its_own(tmp_path, monkeypatch):
 def test_every_iteration_is_a_line_and_a_table_closes(capsys, tmp_path):
     assert main.run(["psro", "kuhn_poker", "--out", "x"]) == 0
     said = capsys.readouterr().out.splitlines()
-    assert said[0] == "iteration   0: NashConv 0.916667, played 1 of 1 + 1 of 1"
+    assert said[:3] == [
+        "iteration   0: NashConv 0.916667, welfare 0.0000",
+        "  player 0: gain 0.375000, plays 1 of 1 (0: 1.000)",
+        "  player 1: gain 0.541667, plays 1 of 1 (0: 1.000)",
+    ]
     lines = [line for line in said if line.startswith("iteration")]
     assert len(lines) >= 7
     assert "NashConv 0.000000" in lines[-1]
@@ -66,6 +72,11 @@ def test_a_directory_is_gone_on_with(capsys):
         (["kuhn_poker", "--meta-solver", "nahs"], 'no meta-solver "nahs"; did you mean "nash"?'),
         (["kuhn_poker", "--seconds", "3"], "--seconds is for trained oracles; add --oracle ppo"),
         (["kuhn_poker", "--oracle", "ppq"], "ppq"),
+        (["kuhn_poker", "--symmetric", "true"], "as player 1 than as player 0"),
+        (["kuhn_poker", "--oracle", "scripted"], "name the policies with scripted"),
+        ([*SCRIPTED, "--turns", "9"], "--turns is for trained oracles"),
+        (["kuhn_poker", "--scripted", "random"], "add --oracle scripted"),
+        (["kuhn_poker", "--oracle", "scripted", "--scripted", "x"], "has no scripted policy 'x'"),
         (["kuhn_poker", "--oracle", "ppo", "--policy.algorithm", "dqn"], "set oracle to dqn"),
         (["tic_tac_toe", "--oracle", "ppo"], "tic_tac_toe has only rules for exact oracles"),
         (["tic_tac_toe", "--oracle", "ppo"], "pettingzoo:classic/tictactoe-v3"),
@@ -94,19 +105,24 @@ def test_an_error_of_the_users_is_one_line(words, told, capsys, tmp_path):
 
 def test_a_lower_bound_says_at_least():
     half = np.array([0.5, 0.5, 0.0])
-    gains, payoffs = np.array([0.25, 0.0]), np.zeros((2, 3, 3))
-    found = Iteration(7, (3, 3), (half, half), gains, payoffs, is_exact=False, margin=0.125)
-    assert line_of(found) == (
-        "iteration   7: NashConv at least 0.2500 ± 0.1250, played 2 of 3 + 2 of 3"
-    )
+    gains, payoffs = np.array([0.25, 0.0]), np.ones((2, 3, 3))
+    strategy, margins = MetaStrategy.independent((half, half), 2), np.array([0.1, 0.0])
+    found = Iteration(7, (3, 3), strategy, gains, payoffs, False, margins, 0.125)
+    assert lines_of(found).splitlines() == [
+        "iteration   7: NashConv at least 0.2500 ± 0.1250, welfare 2.0000",
+        "  player 0: gain at least 0.2500 ± 0.1000, plays 2 of 3 (0: 0.500, 1: 0.500)",
+        "  player 1: gain at least 0.0000 ± 0.0000, plays 2 of 3 (0: 0.500, 1: 0.500)",
+    ]
 
 
 @pytest.mark.parametrize("is_exact", [True, False])
 def test_many_policies_fit_into_80_columns(is_exact):
     shares = np.arange(1.0, 102.0) / np.arange(1.0, 102.0).sum()
     gains, payoffs = np.array([1.25, 2.0]), np.zeros((2, 101, 101))
-    last = Iteration(100, (101, 101), (shares, shares), gains, payoffs, is_exact, 0.125)
-    assert len(line_of(last)) <= 80
+    strategy = MetaStrategy.independent((shares, shares), 2)
+    margins = None if is_exact else gains
+    last = Iteration(100, (101, 101), strategy, gains, payoffs, is_exact, margins, 0.125)
+    assert all(len(line) <= 120 for line in lines_of(last).splitlines())
     console = Console(width=80, record=True, file=io.StringIO())
     whole = DoubleOracle("kuhn_poker", "nash", "ppo", (last,), "the iterations were spent", "x")
     print_double_oracle(whole, console)
@@ -178,7 +194,7 @@ def test_what_is_gone_on_with_is_as_it_was(tmp_path):
     told = []
     found = remuda.psro(resume="x", iterations=3, enough=0.5, on_iteration=told.append)
     assert [each.number for each in told] == [0, 1, 2]
-    assert found.ended == "NashConv is as small as requested"
+    assert found.ended == "the gains are as small as requested"
 
 
 def test_the_front_door_stays_a_function_whatever_was_imported_before():

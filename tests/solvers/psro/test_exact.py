@@ -16,8 +16,8 @@ from remuda.analysis.trees.sequence_form import equilibrium
 from remuda.analysis.trees.tree_games import KuhnPoker, MatrixGame
 from remuda.analysis.trees.tree_walk import flatten
 from remuda.errors import ConfigError, RunDirectoryError, UnknownGameError, UsageError
-from remuda.solvers.psro import exact
-from remuda.solvers.psro.exact import ExactLoop, Populations, run_exact
+from remuda.solvers.psro import populations
+from remuda.solvers.psro.exact import ExactLoop, run_exact
 from remuda.solvers.psro.games import ByHistory, tree_of
 from remuda.solvers.psro.iterations import (
     CONVERGED,
@@ -27,7 +27,9 @@ from remuda.solvers.psro.iterations import (
     SPENT,
     Setup,
 )
-from remuda.solvers.psro.meta_solvers import MetaStrategy, ResponseTarget, solve
+from remuda.solvers.psro.meta_solvers import MetaSolver, solve
+from remuda.solvers.psro.meta_strategy import MetaStrategy, ResponseTarget
+from remuda.solvers.psro.populations import Populations
 from remuda.solvers.psro.record import Record, read
 from remuda.solvers.psro.settings import PsroSettings
 
@@ -106,7 +108,7 @@ def test_where_all_best_responses_are_known_it_ends():
 
 def iterate(tree, solver, iterations):
     """The iterations with any meta-solver, without a record."""
-    loop = ExactLoop(Populations(tree), solver)
+    loop = ExactLoop(Populations(tree), MetaSolver(solver))
     loop.run(iterations)
     return loop.iterations
 
@@ -222,9 +224,9 @@ def test_who_was_killed_goes_on_as_if_it_had_not_been(tmp_path, monkeypatch, whe
         found = run_exact(KUHN, place)
     else:
         walked = []
-        play = exact.profile_returns
+        play = populations.profile_returns
         monkeypatch.setattr(
-            exact, "profile_returns", lambda *all_of: walked.append(1) or play(*all_of)
+            populations, "profile_returns", lambda *all_of: walked.append(1) or play(*all_of)
         )
         found = run_exact(KUHN, place, resume=True)
         known, last = written - 1, len(found.iterations)
@@ -411,7 +413,8 @@ def test_a_solver_of_ones_own_says_what_is_responded_to():
 
     def newest(payoffs):
         mixtures = tuple(np.eye(n)[-1] for n in payoffs.shape[1:])
-        return MetaStrategy(mixtures, (ResponseTarget(0, mixtures),))
+        found = MetaStrategy.independent(mixtures, 2)
+        return found.aiming([ResponseTarget(0, mixtures[1])])
 
     found = iterate(tree, newest, 2)
     assert [each.policies for each in found] == [(1, 1), (2, 1), (3, 1)]

@@ -5,21 +5,48 @@ import pytest
 
 from exploited_policies import always, mixed
 from remuda.envs.description import EnvSpec
-from remuda.solvers.psro.matches import PairSums, play_pairs, share_out
+from remuda.solvers.psro.matches import LineUpSums, first_matches, play_line_ups, share_out
+from remuda.solvers.psro.meta_strategy import MetaStrategy
 
 GAME = "rock_paper_scissors"
 
 
-def test_pairs_are_played_with_each_policy_on_its_seat():
-    rows = {0: always(0, GAME), 3: always(1, GAME)}
-    found = play_pairs(EnvSpec.of(GAME, {}), rows, (2, always(0, GAME)), 20, 7)
-    assert [each["pair"] for each in found] == [[0, 2], [3, 2]]
+def test_line_ups_are_played_with_each_policy_on_its_seat():
+    rock, paper = always(0, GAME), always(1, GAME)
+    line_ups = {(0, 2): (rock, rock), (3, 2): (paper, rock)}
+    found = play_line_ups(EnvSpec.of(GAME, {}), line_ups, [20, 10], 7)
+    assert [each["line_up"] for each in found] == [[0, 2], [3, 2]]
     assert found[0]["sums"] == [20.0, 0.0, 0.0, 0.0, 0.0]
-    assert found[1]["sums"] == [20.0, 20.0, -20.0, 20.0, 20.0]
+    assert found[1]["sums"] == [10.0, 10.0, -10.0, 10.0, 10.0]
+
+
+def test_seats_of_a_symmetric_game_are_dealt_and_returns_follow_their_policies():
+    """In matching pennies the seats earn differently, so that both orders show in the sums."""
+    game = "matching_pennies"
+    heads, tails = always(0, game), always(1, game)
+    line_ups = {(0, 1): (heads, tails), (0, 0): (heads, heads)}
+    found = play_line_ups(EnvSpec.of(game, {}), line_ups, [400, 400], 7, symmetric=True)
+    for each in found:
+        count, first, second, *_ = each["sums"]
+        assert count == 400
+        assert first == -second
+        assert abs(first) < 100  # each policy sits in both seats
+
+
+def test_a_line_up_of_a_symmetric_game_counts_for_all_of_its_orders():
+    sums = LineUpSums(3, symmetric=True)
+    sums.add((0, 0, 1), [2, 4.0, 8.0, 20.0, 8.0, 32.0, 200.0])
+    found = sums.payoffs((2, 2, 2))
+    for line_up in ((0, 0, 1), (0, 1, 0), (1, 0, 0)):
+        # Both seats of policy 0 have its mean: (4 + 8) / 2 / 2.
+        assert found[:, *line_up].tolist() == [10.0 if policy else 3.0 for policy in line_up]
+        assert sums.matches((2, 2, 2))[line_up] == 2
+    assert np.isnan(found[:, 0, 1, 1]).all()
+    assert sums.line_ups((2, 2, 2)) == [(0, 0, 0), (0, 0, 1), (0, 1, 1), (1, 1, 1)]
 
 
 def test_sums_of_several_rounds_are_one_mean():
-    sums = PairSums()
+    sums = LineUpSums(2)
     returns = np.array([[1.0, -1.0], [3.0, -2.0], [2.0, 0.0], [-1.0, 4.0]])
     for part in (returns[:1], returns[1:]):
         sums.add((0, 1), [len(part), *part.sum(0), *(part**2).sum(0)])
@@ -28,14 +55,12 @@ def test_sums_of_several_rounds_are_one_mean():
     assert np.isnan(sums.payoffs(counts)[:, 0, 0]).all()
     assert sums.variances(counts)[:, 0, 1] == pytest.approx(returns.var(0))
     assert sums.matches(counts).tolist() == [[0, 4]]
-    assert sums.has((0, 1))
-    assert not sums.has((0, 0))
-    # Pairs of policies that came later are no part of the first ones' game.
+    # Line-ups of policies that came later are no part of the first ones' game.
     assert np.isnan(sums.payoffs((1, 1))).all()
 
 
 def test_a_few_matches_that_ended_alike_are_no_certainty():
-    sums = PairSums()
+    sums = LineUpSums(2)
     for pair, returns in (
         ((0, 0), [1.0, 1.0]),
         ((0, 1), [1.0, -1.0] * 500),
@@ -50,27 +75,42 @@ def test_a_few_matches_that_ended_alike_are_no_certainty():
     assert np.sqrt(errors[0, 0, 0]) > 0.3  # of a mean of two
     assert np.sqrt(errors[0, 0, 1]) == pytest.approx(np.sqrt(1.0 / 1000), rel=1e-3)
     assert 0.0 < np.sqrt(errors[0, 1, 1]) < 1e-3
-    assert np.isnan(PairSums().errors((1, 1))).all()
+    assert np.isnan(LineUpSums(2).errors((1, 1))).all()
 
 
 def test_matches_are_as_those_that_play_say():
     drawn = mixed([0.5, 0.3, 0.2])
-    found = play_pairs(EnvSpec.of(GAME, {}), {0: drawn}, (0, always(1, GAME)), 4000, 1)
+    found = play_line_ups(EnvSpec.of(GAME, {}), {(0, 0): (drawn, always(1, GAME))}, [4000], 1)
     count, earned, *_ = found[0]["sums"]
     assert count == 4000
     # Against paper: rock loses, paper draws, scissors win.
     assert earned / count == pytest.approx(0.2 - 0.5, abs=5 * np.sqrt(0.7 / 4000))
 
 
+def sums_of(deviations):
+    """Line-ups of two players, each with 100 matches of such a standard deviation [n, m]."""
+    sums = LineUpSums(2)
+    for line_up, size in np.ndenumerate(deviations):
+        sums.add(line_up, [100, 0.0, 0.0, 100 * size**2, 100 * size**2])
+    return sums
+
+
 def test_more_matches_go_where_the_mixtures_hang():
-    mixtures = [np.array([0.5, 0.5, 0.0]), np.array([1.0, 0.0])]
-    played = np.full((3, 2), 100)
-    more = share_out(mixtures, np.ones((2, 3, 2)), played, 600, 100)
-    assert more.sum() <= 600
+    strategy = MetaStrategy.independent([np.array([0.5, 0.5, 0.0]), np.array([1.0, 0.0])], 2)
+    more = share_out(strategy, sums_of(np.ones((3, 2))), (3, 2), 600, 100)
+    assert sum(more.values()) <= 600
     assert more[0, 0] == more[1, 0] > more[2, 0]
-    assert (more[:, 0] > more[:, 1]).all()
-    # A pair that always ends alike needs none.
-    variances = np.ones((2, 3, 2))
-    variances[:, 0, 0] = 0.0
-    assert share_out(mixtures, variances, played, 600, 100)[0, 0] == 0
-    assert share_out(mixtures, np.zeros((2, 3, 2)), played, 600, 100).sum() == 0
+    assert all(more[i, 0] > more.get((i, 1), 0) for i in range(3))
+    # A line-up that always ends alike needs none.
+    deviations = np.ones((3, 2))
+    deviations[0, 0] = 0.0
+    assert (0, 0) not in share_out(strategy, sums_of(deviations), (3, 2), 600, 100)
+    assert not share_out(strategy, sums_of(np.zeros((3, 2))), (3, 2), 600, 100)
+
+
+def test_new_line_ups_of_many_players_share_the_matches_of_as_many_policies():
+    assert first_matches(1, (1, 1), 2000) == 2000
+    assert first_matches(5, (3, 3), 2000) == 2000  # of two players, each plays as many as is set
+    assert first_matches(3, (3, 3), 2000) == 2000
+    assert first_matches(19, (3, 3, 3), 2000) == 2000 * 7 // 19
+    assert first_matches(100_000, (9, 9, 9, 9), 10) == 2

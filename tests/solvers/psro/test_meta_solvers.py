@@ -7,7 +7,8 @@ from refusals import refuses
 from remuda.analysis.equilibria.regret import regret
 from remuda.errors import UsageError
 from remuda.solvers.psro import meta_solvers
-from remuda.solvers.psro.meta_solvers import SOLVERS, check_players, replicate, solve, to_beat
+from remuda.solvers.psro.meta_solvers import NAMES, check_players, solve, to_beat
+from remuda.solvers.psro.replicator import replicate
 
 ROCK = np.array([[0.0, -1.0, 2.0], [1.0, 0.0, -1.0], [-2.0, 1.0, 0.0]])
 """Rock, paper and scissors in which rock's win counts twice: (1, 2, 1) / 4."""
@@ -18,7 +19,7 @@ def zero_sum(matrix):
 
 
 @pytest.mark.slow_cases("shape0-projected-replicator", "shape1-projected-replicator")
-@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("shape", [(1, 1), (1, 3), (2, 2), (4, 3)])
 def test_every_solver_gives_a_mixture_of_each_player(name, shape):
     payoffs = zero_sum(np.random.default_rng(1).normal(size=shape))
@@ -137,33 +138,33 @@ def test_rectified_responses_are_trained_against_what_their_policy_beats():
     found = solve("rectified-nash", zero_sum(ROCK))
     assert [target.player for target in found.targets] == [0, 0, 0, 1, 1, 1]
     # Rock draws with rock and beats scissors, each played with 1/4; paper with 1/2, and rock.
-    against = [target.mixtures[1] for target in found.targets[:3]]
+    against = [target.others for target in found.targets[:3]]
     assert against[0] == pytest.approx([0.5, 0.0, 0.5])
     assert against[1] == pytest.approx([1 / 3, 2 / 3, 0.0])
     assert against[2] == pytest.approx([0.0, 2 / 3, 1 / 3])
     # Player 1 sees the same game from the other side.
-    assert found.targets[3].mixtures[0] == pytest.approx([0.5, 0.0, 0.5])
+    assert found.targets[3].others == pytest.approx([0.5, 0.0, 0.5])
 
 
 def test_one_that_beats_nothing_trains_against_the_mixture_as_it_is():
     found = solve("rectified-nash", zero_sum([[-1.0, -2.0], [-3.0, -1.0]]))
     for target in found.targets[:2]:
         assert target.player == 0
-        assert target.mixtures[1] == pytest.approx(found.mixtures[1])
+        assert target.others == pytest.approx(found.mixtures[1])
 
 
 def test_what_a_response_has_to_beat():
     """What rock beats or draws with it earns 1 from; the mixture, which is worth 0, earns less."""
     payoffs = zero_sum(ROCK)
     found = solve("rectified-nash", payoffs)
-    against = to_beat("rectified-nash", payoffs, found.mixtures, found.targets[0])
+    against = to_beat("rectified-nash", payoffs, found, found.targets[0])
     assert against == pytest.approx(1.0)
     for name in ("nash", "max-entropy-nash"):
         found = solve(name, payoffs)
         for target in found.targets:
-            assert to_beat(name, payoffs, found.mixtures, target) == pytest.approx(0.0, abs=1e-9)
+            assert to_beat(name, payoffs, found, target) == pytest.approx(0.0, abs=1e-9)
     found = solve("uniform", payoffs)
-    earned = [to_beat("uniform", payoffs + 0.5, found.mixtures, each) for each in found.targets]
+    earned = [to_beat("uniform", payoffs + 0.5, found, each) for each in found.targets]
     assert earned == pytest.approx([payoffs[0].mean() + 0.5, payoffs[1].mean() + 0.5])
 
 
@@ -172,7 +173,7 @@ def test_an_unknown_meta_solver_is_one_clear_line():
         solve("nahs", zero_sum(ROCK))
     told = str(raised.value)
     assert 'no meta-solver "nahs"; did you mean "nash"?' in told
-    assert all(name in told for name in SOLVERS)
+    assert all(name in told for name in NAMES)
     assert "\n" not in told
 
 

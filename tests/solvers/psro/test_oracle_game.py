@@ -12,7 +12,8 @@ from remuda.envs.description import EnvSpec
 from remuda.errors import ConfigError
 from remuda.population.ledger.ratings import sides_by_agent
 from remuda.solvers.exploit.game import AgainstTargets
-from remuda.solvers.exploit.target import make_target
+from remuda.solvers.exploit.matches import Lineup, play_lineups
+from remuda.solvers.exploit.target import Target, make_target
 from remuda.solvers.psro.oracles import config_of, seated_target
 from remuda.solvers.psro.settings import PsroSettings
 from support import play_episodes
@@ -102,15 +103,9 @@ class TestAgainstTargets(VectorEnvContract):
 
 def test_all_candidates_of_all_targets_are_one_population(tmp_path):
     others = [("random", "random"), ("bets", always(2, "kuhn_poker"))]
+    env, shares = EnvSpec.of("kuhn_poker", {}), np.array([0.25, 0.75])
     targets = [
-        seated_target(
-            EnvSpec.of("kuhn_poker", {}),
-            player,
-            others,
-            np.array([0.25, 0.75]),
-            "random",
-            tmp_path / "t",
-        )
+        seated_target(env, player, [others] * 2, shares, tmp_path / "t", player)
         for player in (0, 1)
     ]
     assert targets[0].target.players[1] == ("random", others[1][1])
@@ -132,9 +127,8 @@ def test_all_candidates_of_all_targets_are_one_population(tmp_path):
 
 def test_policies_that_are_never_played_are_left_out(tmp_path):
     others = [("random", "random"), ("bets", always(2, "kuhn_poker"))]
-    found = seated_target(
-        EnvSpec.of("kuhn_poker", {}), 0, others, np.array([0.0, 1.0]), "random", tmp_path / "t"
-    )
+    env = EnvSpec.of("kuhn_poker", {})
+    found = seated_target(env, 0, [others] * 2, np.array([0.0, 1.0]), tmp_path / "t")
     assert found.target.names == ("bets",)
 
 
@@ -144,3 +138,38 @@ def test_oracles_share_no_rewards_with_those_of_other_games(tmp_path):
     env = AgainstTargets(targets=[target] * 3, seats=[0, 1, 1])
     sides = sides_by_agent([agent.team for agent in env.agents])
     assert len(set(sides.tolist())) == 3
+
+
+def test_seats_of_a_joint_distribution_draw_one_line_up_together(tmp_path):
+    """Both others give, or both keep: the oracle, which keeps, is given 9 in half of its games.
+
+    If they drew independently, it were three quarters.
+    """
+    game = "public_goods:PublicGoods"
+    env = EnvSpec.of(game, {"volunteers": True})
+    others = [("keeps", always(0, game)), ("gives", always(1, game))]
+    joint = np.diag([0.5, 0.5])
+    found = seated_target(env, 1, [others] * 3, joint, tmp_path / "t")
+    assert found.target.names == ("keeps + keeps", "gives + gives")
+    found.target.save(tmp_path / "t")
+    oracle = AgainstTargets(targets=[str(tmp_path / "t")], seats=[1])
+    played = play_episodes(oracle, [fixed(0)], 400)
+    (matches,) = play_lineups(found.target, [Lineup(1, always(0, game))], 400, 3)
+    for returns in (played.ravel(), matches[:, 1]):
+        assert set(returns.tolist()) == {0.0, 9.0}
+        assert 0.4 < (returns > 0).mean() < 0.6
+
+
+def test_a_file_keeps_each_policy_once(tmp_path):
+    game = "public_goods:PublicGoods"
+    others = [("keeps", always(0, game)), ("gives", always(1, game))]
+    found = seated_target(EnvSpec.of(game, {}), 0, [others] * 3, np.full((2, 2), 0.25), tmp_path)
+    found.target.save(tmp_path / "t")
+    again = Target.load(tmp_path / "t")
+    assert again.together
+    assert again.shares == (0.25,) * 4
+    seconds = [players[1] for players in again.players]
+    assert seconds[0] is seconds[1]
+    assert seconds[0] is not seconds[2]
+    for was, now in zip(found.target.players, again.players, strict=True):
+        assert was[2].snapshot.weights.tolist() == now[2].snapshot.weights.tolist()

@@ -10,14 +10,16 @@ import pytest
 import remuda
 from refusals import refuses
 from remuda.analysis.trees.exploitability import nash_conv
-from remuda.errors import ConfigError, RunDirectoryError, UsageError
+from remuda.errors import RunDirectoryError, UsageError
 from remuda.solvers.psro import trained
+from remuda.solvers.psro.checks import check_setup
 from remuda.solvers.psro.games import tree_of
 from remuda.solvers.psro.iterations import ENOUGH, INTERRUPTED, SPENT, Setup
 from remuda.solvers.psro.matches import gains_of
+from remuda.solvers.psro.meta_strategy import MetaStrategy
 from remuda.solvers.psro.record import Record, begin, read
 from remuda.solvers.psro.settings import PsroSettings
-from remuda.solvers.psro.trained import check_setup, run_trained
+from remuda.solvers.psro.trained import run_trained
 from remuda.ui.terminal.live import PlainView
 
 BIASED = {"biased": True, "rounds": 1}
@@ -71,7 +73,7 @@ def test_trained_oracles_come_near_the_equilibrium(tmp_path):
     assert line["steps"] > 0
     # Every pair was played, with fresh matches.
     rounds = [line for line in read(tmp_path / "x") if line.get("round") == 0]
-    pairs = [tuple(each["pair"]) for line in rounds for each in line["pairs"]]
+    pairs = [tuple(each["line_up"]) for line in rounds for each in line["line_ups"]]
     assert sorted(pairs) == sorted(set(pairs))
     assert set(pairs) == {(i, j) for i in range(len(x)) for j in range(len(y))}
 
@@ -114,7 +116,9 @@ def loop_of(tmp_path, pairs, solver="nash"):
 
 
 def gains_in(loop):
-    return gains_of(loop.sums, loop.counts, (np.ones(1), np.ones(1)))
+    strategy = MetaStrategy.independent((np.ones(1), np.ones(1)), 2)
+    gains, _, margin = gains_of(loop.sums, loop.counts, strategy)
+    return gains, margin
 
 
 def test_a_bound_from_few_matches_has_a_wide_interval(tmp_path):
@@ -163,22 +167,22 @@ def test_who_was_killed_goes_on_without_playing_anything_twice(tmp_path, monkeyp
     known = read(place)[1:]
     assert len(known) == when - 1
     trainings, played = [], []
-    train, play = trained.train_exploiters, trained.play_pairs
+    train, play = trained.train_exploiters, trained.play_line_ups
     monkeypatch.setattr(
         trained, "train_exploiters", lambda *all_of: trainings.append(1) or train(*all_of)
     )
 
-    def counted(env, rows, column, *others):
-        played.extend((row, column[0]) for row in rows)
-        return play(env, rows, column, *others)
+    def counted(env, line_ups, *others):
+        played.extend(line_ups)
+        return play(env, line_ups, *others)
 
-    monkeypatch.setattr(trained, "play_pairs", counted)
+    monkeypatch.setattr(trained, "play_line_ups", counted)
     found = run(setup, place, 2, resume=True)
     assert plain(found) == plain(whole)
     assert len(trainings) == 2 - sum("responses" in line for line in known)
     rounds = [line for line in read(tmp_path / "whole")[1:] if "round" in line]
     missing = rounds[sum("round" in line for line in known) :]
-    wanted = [tuple(each["pair"]) for line in missing for each in line["pairs"]]
+    wanted = [tuple(each["line_up"]) for line in missing for each in line["line_ups"]]
     assert sorted(played) == sorted(wanted)
 
 
@@ -229,7 +233,7 @@ def test_lines_that_do_not_follow_from_those_before_are_refused(tmp_path, rounds
 def test_what_cannot_be_is_told_before_anything_is_written(tmp_path):
     place = tmp_path / "none"
     for setup, kind in (
-        (setup_of("cleanup", {}), ConfigError),
+        (setup_of("cleanup", {}), UsageError),
         (changed(setup_of(), meta_solver="nsh"), UsageError),
     ):
         with refuses(kind) as raised:

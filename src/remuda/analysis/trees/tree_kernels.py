@@ -75,6 +75,7 @@ def respond(
     legal: Bools,
     weights: Numbers,
     returns: Numbers,
+    slack: float,
 ) -> tuple[Numbers, Integers]:
     """Best-respond for one player: return the values of nodes [N] and the action of each set [I].
 
@@ -91,6 +92,7 @@ def respond(
     - `own`: [N] nodes where the player acts; `legal`: [I, A].
     - `weights`: [N] probability that the others and chance reach each node.
     - `returns`: [N] the player's returns at terminal nodes; 0 elsewhere.
+    - `slack`: differences up to this are ties.
     """
     values = returns.copy()
     action_values = np.zeros(legal.shape)
@@ -108,7 +110,7 @@ def respond(
         for place in range(start, end):
             node = order[place]
             if own[node] and chosen[sets[node]] < 0:
-                chosen[sets[node]] = _best(action_values[sets[node]], legal[sets[node]])
+                chosen[sets[node]] = _best(action_values[sets[node]], legal[sets[node]], slack)
             for edge in range(first[node], first[node + 1]):
                 if not own[node]:
                     values[node] += probabilities[edge] * values[children[edge]]
@@ -152,9 +154,9 @@ def induct_backward(
 
 
 @njit(cache=True)
-def _best(values: Numbers, legal: Bools) -> int:
+def _best(values: Numbers, legal: Bools, slack: float) -> int:
     best = -1
     for action in range(values.size):
-        if legal[action] and (best < 0 or values[action] > values[best]):
+        if legal[action] and (best < 0 or values[action] > values[best] + slack):
             best = action
     return best

@@ -11,15 +11,17 @@ from typing import Any, Self
 
 import numpy as np
 
+from remuda.analysis.payoffs.empirical_game import EmpiricalGame
 from remuda.envs.description import EnvSpec
-from remuda.solvers.psro.meta_solvers import SUPPORT, Mixtures
+from remuda.solvers.psro.meta_strategy import SUPPORT, MetaStrategy, Mixtures, as_empirical
 from remuda.solvers.psro.record import Record
 from remuda.solvers.psro.settings import EXACT, TRAINED, PsroSettings
 from remuda.types import Numbers
 
 CONVERGED = "no best response gains more"
-ENOUGH = "NashConv is as small as requested"
+ENOUGH = "the gains are as small as requested"
 NOTHING_NEW = "all best responses are known already"
+FULL = "the meta-solver cannot take more policies"
 SPENT = "the iterations were spent"
 INTERRUPTED = "interrupted"
 
@@ -69,47 +71,72 @@ class Iteration:
     """The result of one solved meta-game."""
 
     number: int  # 0 is the iteration of the initial policies
-    policies: tuple[int, ...]  # by player, the number of policies
-    mixtures: Mixtures  # by player, [n_r] probabilities
-    gains: Numbers  # [R] the gain of each player's best response to the others' mixtures
-    payoffs: Numbers = field(repr=False)  # [R, n_1, ..., n_R] of the policies
+    policies: tuple[int, ...]  # by role, the number of policies
+    strategy: MetaStrategy
+    gains: Numbers  # [R] what a seat of each role gains by its best deviations
+    payoffs: Numbers = field(repr=False)  # [N, n_1, ..., n_N] by seat, of the policies
     is_exact: bool = True  # whether gains are exact; otherwise they are lower bounds from matches
+    margins: Numbers | None = None  # [R] half of the 95% interval of each gain; None: exact
     margin: float = 0.0  # half of the 95% interval of the sum of the gains; 0 if they are exact
     seconds: float = 0.0  # since the start, over all sessions
 
     @property
+    def mixtures(self) -> Mixtures:
+        """The probabilities [n_r] of each role's policies."""
+        return self.strategy.mixtures
+
+    @property
     def nash_conv(self) -> float:
-        """The sum of the gains: 0 at a Nash equilibrium."""
-        return float(self.gains.sum())
+        """The sum of the gains over all seats: 0 at an equilibrium."""
+        return float(self.gains.sum()) * self.seats_of_role
+
+    @property
+    def seats_of_role(self) -> int:
+        """The number of seats that each role fills."""
+        return len(self.payoffs) // len(self.gains)
+
+    @property
+    def welfare(self) -> float:
+        """The sum of the expected returns of all seats."""
+        return self.strategy.welfare(self.payoffs)
 
     @property
     def support(self) -> tuple[int, ...]:
-        """The number of policies in the support of each player's mixture."""
+        """The number of policies in the support of each role's mixture."""
         return tuple(int((mixture > SUPPORT).sum()) for mixture in self.mixtures)
+
+    @property
+    def game(self) -> EmpiricalGame:
+        """The payoffs as an empirical game, for the functions of `remuda.analysis`."""
+        return as_empirical(self.payoffs, symmetric=len(self.policies) < len(self.payoffs))
 
     def as_line(self) -> dict[str, Any]:
         """Return JSON values, from which `from_line` returns the iteration."""
         return {
             "iteration": self.number,
             "policies": list(self.policies),
-            "mixtures": [mixture.tolist() for mixture in self.mixtures],
+            **self.strategy.as_plain(),
             "gains": self.gains.tolist(),
             "nash_conv": self.nash_conv,
             "is_exact": self.is_exact,
+            "margins": None if self.margins is None else self.margins.tolist(),
             "margin": self.margin,
+            "welfare": self.welfare,
             "payoffs": self.payoffs.tolist(),
             "seconds": self.seconds,
         }
 
     @staticmethod
     def from_line(line: Mapping[str, Any]) -> Iteration:
+        payoffs = np.array(line["payoffs"], np.float64)
         return Iteration(
             line["iteration"],
             tuple(line["policies"]),
-            tuple(np.array(mixture, np.float64) for mixture in line["mixtures"]),
+            MetaStrategy.from_plain(line, len(payoffs)),
             np.array(line["gains"], np.float64),
-            np.array(line["payoffs"], np.float64),
+            payoffs,
             line["is_exact"],
+            None if line["margins"] is None else np.array(line["margins"], np.float64),
             line["margin"],
             line["seconds"],
         )
@@ -126,7 +153,7 @@ class DoubleOracle:
     ended: str
     directory: str = ""  # the directory of the record; empty: no record
     play: tuple[Numbers, ...] = field(default=(), repr=False)
-    """Each player's last mixture as one policy [I_p, A]; empty: the game is not traversed."""
+    """Each role's last mixture as one policy [I_p, A]; empty: the game is not traversed."""
     settings: Mapping[str, Any] = field(default_factory=dict, repr=False)  # arguments
 
     @property
@@ -135,12 +162,12 @@ class DoubleOracle:
 
     @property
     def nash_conv(self) -> float:
-        """The NashConv of the last mixtures, or a lower bound of it."""
+        """The sum of the gains of the last iteration, or a lower bound of it."""
         return self.last.nash_conv
 
     @property
     def mixtures(self) -> Mixtures:
-        """The final mixture of each player: [n_r]."""
+        """The final mixture of each role: [n_r]."""
         return self.last.mixtures
 
     def as_summary(self) -> dict[str, Any]:

@@ -1,61 +1,87 @@
-"""Payoffs between the policies of two players, from fresh matches."""
+"""Payoffs of line-ups, from fresh matches.
+
+In a symmetric game the seats of each match are dealt at random. All orders of a line-up are then
+one line-up, which is written in ascending order.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations_with_replacement
 from typing import Any
 
 import numpy as np
 from scipy.stats import t as student
 
+from remuda.analysis.equilibria.regret import marginals
 from remuda.envs.description import EnvSpec
-from remuda.envs.registry import RANDOM
 from remuda.errors import UsageError
 from remuda.evaluation.results import Limits
 from remuda.evaluation.tournaments.entrants import Entrant
-from remuda.solvers.exploit.matches import Lineup, play_lineups
-from remuda.solvers.exploit.target import Target
-from remuda.types import Integers, Numbers
+from remuda.evaluation.tournaments.random_numbers import derive
+from remuda.evaluation.tournaments.schedule import Schedule, numbered
+from remuda.solvers.exploit.matches import play
+from remuda.solvers.psro.meta_strategy import MetaStrategy, gain_of, payoffs_against
+from remuda.solvers.psro.populations import orders_of
+from remuda.types import Floats, Integers, Numbers
 
 INTERVAL = 0.95  # confidence level of intervals
-LEAST = 0.25  # smallest deficit to play, as a share of a new pair's matches
+LEAST = 0.25  # smallest deficit to play, as a share of a new line-up's matches
+FEWEST = 2  # matches of a new line-up, at least
+
+LineUp = tuple[int, ...]  # the policy in each seat
 
 
-class PairSums:
-    """Sums of the returns of pairs (i, j): policy i of player 0 against policy j of player 1."""
+class LineUpSums:
+    """Sums of the returns of line-ups, by seat."""
 
-    def __init__(self) -> None:
-        self._sums: Numbers = np.zeros((5, 1, 1))
-        """[5, n, m]: numbers of matches, sums of both players' returns, and of their squares."""
+    def __init__(self, seats: int, symmetric: bool = False) -> None:
+        self._seats, self.is_symmetric = seats, symmetric
+        self._sums: Numbers = np.zeros((1 + 2 * seats, *[1] * seats))
+        """[1 + 2 N, n_1, ..., n_N]: matches, sums of all seats' returns, and of their squares."""
 
-    def add(self, pair: tuple[int, int], sums: Sequence[float]) -> None:
+    def add(self, line_up: Sequence[int], sums: Sequence[float]) -> None:
+        """Add a line-up's matches: their number, the sums of returns [N], and of squares [N]."""
+        found, seats = np.array(sums, np.float64), self._seats
+        by_seat = found[1:].reshape(2, seats)
+        if self.is_symmetric:  # seats of one policy have one mean
+            same = np.equal.outer(line_up, line_up)
+            by_seat = by_seat @ same / same.sum(0)
         _, *known = self._sums.shape
-        lacking = [max(index + 1 - count, 0) for index, count in zip(pair, known, strict=True)]
+        highest = [max(line_up)] * seats if self.is_symmetric else line_up
+        lacking = [max(index + 1 - n, 0) for index, n in zip(highest, known, strict=True)]
         self._sums = np.pad(self._sums, [(0, 0), *((0, count) for count in lacking)])
-        self._sums[:, *pair] += sums
+        for order in orders_of(line_up) if self.is_symmetric else (tuple(range(seats)),):
+            index: tuple[slice | int, ...] = (slice(None), *(line_up[seat] for seat in order))
+            self._sums[index] += np.concatenate([found[:1], by_seat[:, order].reshape(-1)])
 
-    def has(self, pair: tuple[int, int]) -> bool:
-        return bool(self.matches([index + 1 for index in pair])[pair])
+    def line_ups(self, counts: Sequence[int]) -> list[LineUp]:
+        """Return all line-ups of so many policies in each seat."""
+        if self.is_symmetric:
+            return list(combinations_with_replacement(range(counts[0]), self._seats))
+        return list(np.ndindex(*counts))
 
     def payoffs(self, counts: Sequence[int]) -> Numbers:
-        """Return the means, [2, n, m]; NaN: no match."""
+        """Return the means, [N, n_1, ..., n_N]; NaN: no match. `counts`: policies by seat."""
         matches, sums, _ = self._within(counts)
         return sums / matches
 
     def variances(self, counts: Sequence[int]) -> Numbers:
-        """Return the variances of one match's returns, [2, n, m]; 0: no match."""
+        """Return the variances of one match's returns, [N, n_1, ..., n_N]; 0: no match."""
         matches, sums, squares = self._within(counts)
         return np.nan_to_num(np.maximum(squares / matches - (sums / matches) ** 2, 0.0))
 
     def errors(self, counts: Sequence[int]) -> Numbers:
-        """Return the variances of the means, [2, n, m]; NaN: no match.
+        """Return the variances of the means, [N, n_1, ..., n_N]; NaN: no match.
 
-        The variance over all pairs is added to each pair as one more match, because a few equal
+        The variance over all line-ups is added to each as one more match, because a few equal
         results do not make a mean certain.
         """
         matches, sums, squares = self._within(counts)
+        axes = tuple(range(-self._seats, 0))
         count, total, total_squares = (
-            np.nansum(each, axis=(-2, -1), keepdims=True) for each in (matches, sums, squares)
+            np.nansum(each, axis=axes, keepdims=True) for each in (matches, sums, squares)
         )
         with np.errstate(invalid="ignore"):  # without any match, NaN
             spread = np.maximum(total_squares / count - (total / count) ** 2, 0.0)
@@ -63,93 +89,173 @@ class PairSums:
         return errors
 
     def matches(self, counts: Sequence[int]) -> Integers:
-        """Return the numbers of matches: [n, m]."""
+        """Return the numbers of matches: [n_1, ..., n_N]."""
         return np.nan_to_num(self._within(counts)[0]).astype(np.int64)
 
     def _within(self, counts: Sequence[int]) -> tuple[Numbers, Numbers, Numbers]:
-        """Return the matches [n, m], NaN for 0, and both sums [2, n, m], of the first policies."""
-        found = np.full((5, *counts), np.nan)
-        known = self._sums[:, : counts[0], : counts[1]]
-        found[:, : known.shape[1], : known.shape[2]] = np.where(known[0] > 0.0, known, np.nan)
-        return found[0], found[1:3], found[3:5]
+        """Return matches [n_1, ..., n_N], NaN for 0, and both sums [N, n_1, ..., n_N]."""
+        found = np.full((len(self._sums), *counts), np.nan)
+        known = self._sums[(slice(None), *map(slice, counts))]
+        inner = tuple(map(slice, known.shape[1:]))
+        found[(slice(None), *inner)] = np.where(known[0] > 0.0, known, np.nan)
+        return found[0], found[1 : 1 + self._seats], found[1 + self._seats :]
 
 
-def play_pairs(
+class LineUpSchedule(Schedule):
+    """Matches of line-ups, a number of matches for each."""
+
+    def __init__(
+        self,
+        line_ups: Sequence[Sequence[Entrant]],
+        matches: Sequence[int],
+        seed: int,
+        symmetric: bool,
+    ) -> None:
+        self.episodes, self._seed, self._symmetric = max(matches), seed, symmetric
+        self.seatings = np.repeat(np.arange(len(line_ups)), matches)  # [M]: each match's line-up
+        self.players, indices = numbered(each for line_up in line_ups for each in line_up)
+        self._line_ups = np.array([[indices[id(each)] for each in own] for own in line_ups])
+
+    @property
+    def num_matches(self) -> int:
+        return len(self.seatings)
+
+    def may_sit(self, seat: int) -> list[int]:
+        """Return the sorted indices of all policies that play a seat in any match."""
+        own = self._line_ups if self._symmetric else self._line_ups[:, seat]
+        found: list[int] = np.unique(own).tolist()
+        return found
+
+    def orders_of(self, numbers: Integers) -> Integers:
+        """Return the place in its line-up of each seat's policy: [M, N]."""
+        seats = self._line_ups.shape[1]
+        if not self._symmetric:
+            return np.tile(np.arange(seats), (len(numbers), 1))
+        keys = derive(self._seed, numbers)
+        drawn = [derive(keys, np.full(len(numbers), seat)) for seat in range(seats)]
+        return np.stack(drawn, axis=1).argsort(axis=1)
+
+    def players_of(self, numbers: Integers) -> Integers:
+        """Return the policy index of each seat in the matches: [M, N]."""
+        own = self._line_ups[self.seatings[numbers]]
+        found: Integers = np.take_along_axis(own, self.orders_of(numbers), axis=1)
+        return found
+
+    def by_place(self, numbers: Integers, returns: Floats) -> list[Numbers]:
+        """Return the returns of matches [M, N] by line-up and place in it, each [matches, N]."""
+        ordered = np.zeros(returns.shape)
+        np.put_along_axis(ordered, self.orders_of(numbers), returns.astype(np.float64), axis=1)
+        line_up = self.seatings[numbers]  # ascending, as the numbers are
+        return np.split(ordered, np.searchsorted(line_up, np.arange(1, len(self._line_ups))))
+
+
+def play_line_ups(
     env: EnvSpec,
-    rows: Mapping[int, Entrant],
-    column: tuple[int, Entrant],
-    matches: int,
+    line_ups: Mapping[LineUp, Sequence[Entrant]],
+    matches: Sequence[int],
     seed: int,
+    symmetric: bool = False,
     limits: Limits | None = None,
 ) -> list[dict[str, Any]]:
-    """Play several policies of player 0 against one policy of player 1, in parallel."""
-    number, opponent = column
-    target = Target(env, (f"policy {number}",), (1.0,), ((RANDOM, opponent),))
-    lineups = [Lineup(0, player) for player in rows.values()]
-    played = play_lineups(target, lineups, matches, seed, limits)
+    """Play line-ups, a number of matches of each, and return their sums."""
+    schedule = LineUpSchedule(list(line_ups.values()), matches, seed, symmetric)
+    played = schedule.by_place(*play(env, schedule, seed, limits).played())
     found = []
-    for row, returns in zip(rows, played, strict=True):
-        met = returns[~np.isnan(returns).any(1)]  # drop matches in which a player took no part
+    for line_up, returns in zip(line_ups, played, strict=True):
+        met = returns[~np.isnan(returns).any(1)]  # drop matches in which a seat took no part
         if len(returns) and not len(met):
+            policies = ", ".join(map(str, line_up))
             raise UsageError(
-                f"{env.game}: in none of {len(returns):,} matches between policy {row} of player "
-                f"0 and policy {number} of player 1 did both players act, so there is no payoff to "
-                "solve; choose a game in which both act, or play more matches"
+                f"{env.game}: in none of {len(returns):,} matches of the policies ({policies}), by "
+                "seat, did all seats act, so there is no payoff to solve; choose a game in which "
+                "all act, or play more matches"
             )
         sums = [float(len(met)), *met.sum(0), *(met**2).sum(0)]
-        found.append({"pair": [row, number], "sums": [float(value) for value in sums]})
+        found.append({"line_up": list(line_up), "sums": [float(value) for value in sums]})
     return found
 
 
+def first_matches(new: int, counts: Sequence[int], matches: int) -> int:
+    """Return the matches of each new line-up.
+
+    With two players each new line-up plays `matches`. With more players there are many more new
+    line-ups, which share as many matches as if there were a line-up for each policy.
+    """
+    total = matches * (sum(counts) - len(counts) + 1)
+    return max(min(matches, total // max(new, 1)), FEWEST)
+
+
 def share_out(
-    mixtures: Sequence[Numbers], variances: Numbers, played: Integers, total: int, first: int
-) -> Integers:
-    """Distribute matches over pairs to minimise the error of the mixtures' value: [n, m].
+    strategy: MetaStrategy, sums: LineUpSums, counts: Sequence[int], total: int, first: int
+) -> dict[LineUp, int]:
+    """Distribute matches over line-ups to minimise the error of the mixtures' value.
 
     The payoff of mixtures x and y has the variance sum_ij (x_i y_j)^2 s_ij^2 / n_ij. For a fixed
     number of matches it is smallest with n_ij in proportion to x_i y_j s_ij (Neyman 1934). Here 1/n
     is added to each probability, because unused policies may enter the mixtures.
 
-    `variances`: [2, n, m] of one match; `played`: [n, m] matches so far; `total`: most matches to
-    distribute; `first`: matches of each new pair. Deficits below `LEAST * first` are ignored.
+    `counts`: policies by seat; `total`: most matches to distribute; `first`: matches of each new
+    line-up. Deficits below `LEAST * first` are ignored.
     """
-    likely = [mixture + 1.0 / len(mixture) for mixture in mixtures]
-    weights = np.outer(likely[0], likely[1]) * np.sqrt(variances.max(0))
+    line_ups = sums.line_ups(counts)
+    index = tuple(np.array(line_ups).T)
+    weights = np.sqrt(sums.variances(counts).max(0)[index])
+    for seat, mixture in enumerate(marginals(strategy.joint)):
+        weights *= (mixture + 1.0 / len(mixture))[index[seat]]
+    if sums.is_symmetric:
+        weights *= [len(orders_of(each)) for each in line_ups]
     if not weights.sum() > 0.0:
-        return np.zeros(played.shape, np.int64)
+        return {}
+    played = sums.matches(counts)[index]
     wanted = weights / weights.sum() * (played.sum() + total)
     lacking = np.maximum(wanted - played, 0.0)
     lacking[lacking < LEAST * first] = 0.0
     if lacking.sum() > total:
         lacking *= total / lacking.sum()
-    found: Integers = np.floor(lacking).astype(np.int64)
-    return found
+    more = np.floor(lacking).astype(np.int64).tolist()
+    return {line_up: count for line_up, count in zip(line_ups, more, strict=True) if count}
 
 
 def gains_of(
-    sums: PairSums, counts: Sequence[int], mixtures: Sequence[Numbers]
-) -> tuple[Numbers, float]:
-    """Return the gains [2] of later policies against earlier mixtures, and their sum's margin.
+    sums: LineUpSums, counts: Sequence[int], strategy: MetaStrategy
+) -> tuple[Numbers, Numbers, float]:
+    """Return the gains of later policies against an earlier strategy, and their uncertainty.
 
-    Each gain is the gain of a player's best later policy, so the interval covers all later policies
-    (Bonferroni). The interval uses Student's t with the degrees of freedom of the pair with the
-    fewest matches.
+    For each deviation the best later policy counts, so the intervals cover all later policies
+    (Bonferroni). They use Student's t with the degrees of freedom of the line-up with the fewest
+    matches.
+
+    Returns: the gain of each role [R], half of its 95% interval [R], and half of that of the sum
+    over all seats.
     """
+    seats, old = len(counts), strategy.joint.shape
     payoffs, noise = sums.payoffs(counts), sums.errors(counts)
-    x, y = mixtures
-    values = np.einsum("rij,i,j->r", payoffs[:, : len(x), : len(y)], x, y)
-    spread = np.einsum("rij,i,j->r", noise[:, : len(x), : len(y)], x**2, y**2)
-    gains, error, choices = np.zeros(2), 0.0, 1
-    for player in range(2):
-        opponent, old = mixtures[1 - player], len(mixtures[player])
-        later = np.moveaxis(payoffs[player], player, 0)[old:, : len(opponent)] @ opponent
-        choices *= max(len(later), 1)
-        if not len(later) or later.max() <= values[player]:
+    early = tuple(map(slice, old))
+    known = payoffs[(slice(None), *early)]
+    of_values = (noise[(slice(None), *early)] * strategy.joint**2).reshape(seats, -1).sum(1)
+    roles = len(strategy.mixtures)
+    gains, errors, choices = np.zeros(roles), np.zeros(roles), np.ones(roles)
+    for target in strategy.deviations:
+        role = target.player
+        # All policies of the role's own seat, and the earlier ones of the others.
+        others = tuple(slice(None) if seat == role else early[seat] for seat in range(seats))
+        earned = payoffs_against(payoffs[(slice(None), *others)], target)[old[role] :]
+        choices[role] *= max(len(earned), 1)
+        if not len(earned):
             continue
-        best = int(later.argmax())
-        own_noise = np.moveaxis(noise[player], player, 0)[old + best, : len(opponent)]
-        gains[player] = later[best] - values[player]
-        error += float(own_noise @ opponent**2) + float(spread[player])
-    fewest = int(sums.matches(counts).min())
-    wide = float(student.ppf(1.0 - (1.0 - INTERVAL) / 2.0 / choices, max(fewest - 1, 1)))
-    return gains, wide * float(np.sqrt(error))
+        best = int(earned.argmax())
+        gain = gain_of(known, strategy, target, float(earned[best]))
+        if gain <= 0.0:
+            continue
+        squared = replace(target, others=target.others**2)
+        of_policies = payoffs_against(noise[(slice(None), *others)], squared)
+        obeyed = of_values[role] if target.recommended is None else of_policies[target.recommended]
+        gains[role] += gain
+        errors[role] += target.weight**2 * float(of_policies[old[role] + best] + obeyed)
+    fewest = max(int(sums.matches(counts).min()) - 1, 1)
+
+    def wide(among: Numbers | float) -> Any:
+        return student.ppf(1.0 - (1.0 - INTERVAL) / 2.0 / among, fewest)
+
+    margin = wide(float(choices.prod())) * np.sqrt(errors.sum()) * (seats // roles)
+    return gains, wide(choices) * np.sqrt(errors), float(margin)

@@ -1,8 +1,9 @@
-"""Train best responses (oracles) to mixtures of frozen policies, for all players in one stack.
+"""Train best responses (oracles) to mixtures of frozen policies, for all roles in one stack.
 
 Each iteration is one ordinary run in the game `AgainstTargets`. Its policies are the candidates for
 all targets. Candidates differ in their initial weights and exploration
-(`remuda.solvers.exploit.training`). The best candidate for each target is selected.
+(`remuda.solvers.exploit.training`). Scripted policies may be candidates too. The best candidate for
+each target is selected.
 """
 
 from __future__ import annotations
@@ -16,38 +17,62 @@ import numpy as np
 from remuda.analysis.payoffs.returns import mean_of
 from remuda.config import Config
 from remuda.envs.description import EnvSpec
+from remuda.envs.registry import RANDOM
 from remuda.evaluation.tournaments.entrants import Entrant, Player
 from remuda.solvers.exploit.game import name_of
 from remuda.solvers.exploit.matches import Lineup, play_lineups
 from remuda.solvers.exploit.target import Target
 from remuda.solvers.exploit.training import response_config, ways_to_act
+from remuda.solvers.psro.meta_strategy import SUPPORT
 from remuda.solvers.psro.settings import PsroSettings
 from remuda.types import Numbers
+
+Named = tuple[str, Entrant]  # a policy and its name
 
 
 @dataclass(frozen=True)
 class SeatedTarget:
-    """A mixture of one player's policies, which is the target of the other player's oracle."""
+    """The policies that an oracle meets in one seat."""
 
     player: int  # the oracle's seat
     target: Target
     file: Path
+    group: int  # oracles of a group play in the seats of all of its targets
 
 
 def seated_target(
     env: EnvSpec,
     player: int,
-    others: Sequence[tuple[str, Entrant]],
-    shares: Numbers,
-    own: Entrant,
+    by_seat: Sequence[Sequence[Named]],
+    others: Numbers,
     file: Path,
+    group: int = 0,
 ) -> SeatedTarget:
-    """Return the mixture that a player of a two-player game responds to."""
-    kept = np.flatnonzero(shares > 0.0)
-    seats = [(own, others[i][1]) if player == 0 else (others[i][1], own) for i in kept.tolist()]
-    names = tuple(others[i][0] for i in kept.tolist())
-    drawn = tuple((shares[kept] / shares[kept].sum()).tolist())
-    return SeatedTarget(player, Target(env, names, drawn, tuple(seats)), file)
+    """Return the joint distribution of the other seats' policies to which a player responds.
+
+    `by_seat`: the policies of each seat; `others`: [n_j, ...] joint probabilities of the policies
+    in all seats but the player's.
+    """
+    others = np.where(others > SUPPORT, others, 0.0)
+    cells = np.argwhere(others)
+    shares = others[tuple(cells.T)]
+    names, line_ups = [], []
+    for cell in cells.tolist():
+        seats = [seat for seat in range(len(by_seat)) if seat != player]
+        drawn = {seat: by_seat[seat][index] for seat, index in zip(seats, cell, strict=True)}
+        names.append(" + ".join(name for name, _ in drawn.values()))
+        line_ups.append(tuple(drawn.get(seat, (RANDOM, RANDOM))[1] for seat in range(len(by_seat))))
+    drawn_by = tuple((shares / shares.sum()).tolist())
+    target = Target(env, tuple(names), drawn_by, tuple(line_ups), together=True)
+    return SeatedTarget(player, target, file, group)
+
+
+def groups_of(targets: Sequence[SeatedTarget]) -> list[list[int]]:
+    """Return the indices of each group's targets."""
+    found: dict[int, list[int]] = {}
+    for number, each in enumerate(targets):
+        found.setdefault(each.group, []).append(number)
+    return list(found.values())
 
 
 def config_of(
@@ -58,9 +83,13 @@ def config_of(
     scale: float,
 ) -> Config:
     """Return the run config of one iteration's oracles."""
-    candidates = range(settings.candidates)
-    names = [[candidate_name(target, i) for i in candidates] for target in range(len(targets))]
-    seats = {name: [name_of(target)] for target, each in enumerate(names) for name in each}
+    groups, candidates = groups_of(targets), range(settings.candidates)
+    names = [[candidate_name(group, i) for i in candidates] for group in range(len(groups))]
+    seats = {
+        name: [name_of(target) for target in group]
+        for group, each in zip(groups, names, strict=True)
+        for name in each
+    }
     options = {
         "targets": [str(each.file) for each in targets],
         "seats": [each.player for each in targets],
@@ -69,28 +98,38 @@ def config_of(
     return response_config(settings, options, names, seed, scale, run, seats)
 
 
-def candidate_name(target: int, number: int) -> str:
+def candidate_name(group: int, number: int) -> str:
     """Return a candidate's name in the run."""
-    return f"oracle_{target}_{number}"
+    return f"oracle_{group}_{number}"
 
 
 def choose(
     targets: Sequence[SeatedTarget],
-    players: Mapping[str, Player],
+    trained: Mapping[str, Player],
+    scripted: Sequence[Sequence[str]],
     settings: PsroSettings,
     seeds: Sequence[int],
-) -> list[tuple[Player, float]]:
-    """Return the best candidate against each target, and its return, biased upwards (a maximum)."""
-    found = []
-    for number, (each, seed) in enumerate(zip(targets, seeds, strict=True)):
-        agent = each.target.env.agents[each.player]
-        ways: list[Player] = []
-        for i in range(settings.candidates):
-            player = replace(players[candidate_name(number, i)], agent=agent)
+) -> list[tuple[Entrant, float]]:
+    """Return the best candidate of each group, and its return, biased upwards (a maximum).
+
+    `scripted`: the scripted candidates of each group. Without any candidate the return is -inf.
+    """
+    found: list[tuple[Entrant, float]] = []
+    for number, group in enumerate(groups_of(targets)):
+        agent = targets[group[0]].target.env.agents[targets[group[0]].player]
+        ways: list[Entrant] = list(scripted[number])
+        for i in range(settings.candidates if trained else 0):
+            player = replace(trained[candidate_name(number, i)], agent=agent)
             ways += [way for _, way in ways_to_act(player)]
-        lineups = [Lineup(each.player, response) for response in ways]
-        played = play_lineups(each.target, lineups, settings.trials, seed)
-        means = [mean_of(returns[:, each.player]) for returns in played]
+        if not ways:
+            found.append((RANDOM, -np.inf))
+            continue
+        means = np.zeros(len(ways))
+        for index in group:
+            each = targets[index]
+            lineups = [Lineup(each.player, response) for response in ways]
+            played = play_lineups(each.target, lineups, settings.trials, seeds[index])
+            means += [mean_of(returns[:, each.player]) / len(group) for returns in played]
         best = int(np.nan_to_num(means, nan=-np.inf).argmax())
-        found.append((ways[best], means[best]))
+        found.append((ways[best], float(means[best])))
     return found

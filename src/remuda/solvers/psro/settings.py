@@ -10,9 +10,9 @@ from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 from remuda.config.algorithm_registry import find_algorithm
 from remuda.config.sections import Finite
 from remuda.errors import ConfigError
-from remuda.solvers.exploit.settings import ResponseSettings
+from remuda.solvers.exploit.settings import Names, ResponseSettings
 
-EXACT = "exact"
+EXACT, SCRIPTED = "exact", "scripted"
 
 
 class PsroSettings(ResponseSettings):
@@ -20,41 +20,53 @@ class PsroSettings(ResponseSettings):
 
     meta_solver: str = "nash"
     """How often each policy is played: `nash`, `max-entropy-nash`, `uniform` (fictitious play),
-    `alpha-rank`, `projected-replicator` or `rectified-nash`."""
+    `alpha-rank`, `projected-replicator` or `rectified-nash`; or, with correlated play,
+    `max-welfare-cce`, `max-entropy-cce`, `max-welfare-ce` or `max-entropy-ce`."""
+    symmetric: bool = False
+    """All players draw from one growing set of policies; otherwise each has its own. The players
+    must be interchangeable."""
     oracle: str = EXACT
-    """How best responses are found: `exact`, or the training algorithm, such as `ppo`."""
+    """How best responses are found: `exact`, the training algorithm, such as `ppo`, or
+    `scripted`, which only chooses among the scripted policies."""
+    scripted: Names = ()
+    """Scripted policies of the game that may be best responses, beside the trained ones."""
     iterations: NonNegativeInt = 20
     """Maximum number of iterations, not counting the initial random policies. With `resume`, the
     default is the previous maximum."""
     enough: float = Field(0.0, ge=0, allow_inf_nan=False)
-    """Stop when NashConv is known exactly and is at most this. With `resume`, the default is the
-    previous value."""
+    """Stop when the sum of the gains is known exactly and is at most this. With `resume`, the
+    default is the previous value."""
     seconds: Finite | None = 20.0
     """Seconds of training per iteration. None: only `turns` limits it."""
     turns: PositiveInt | None = None
     """Turns of training per iteration, summed over environment copies. None: only `seconds` limits
     it."""
     candidates: PositiveInt = 2
-    """Best responses trained for each player, as one stack; the best one is used."""
+    """Best responses trained for each role, as one stack; the best one is used."""
     matches: int = Field(2000, ge=2)
-    """Matches per pair of policies. Pairs that matter for the mixtures play more."""
+    """Matches per new line-up of two players' policies. With more players the new line-ups share
+    as many. Line-ups that matter for the mixtures play more."""
     trials: int = Field(2000, ge=2)
     """Matches per candidate, to choose the best."""
 
     @classmethod
     def _default_algorithm(cls, data: Mapping[str, Any]) -> Any:
         oracle = data.get("oracle", EXACT)
-        if oracle == EXACT:
+        if oracle in (EXACT, SCRIPTED):
             return super()._default_algorithm(data)
         try:
             find_algorithm(str(oracle))
         except ConfigError as error:
-            raise ValueError(f"oracle: {error}; or exact") from None
+            raise ValueError(f"oracle: {error}; or exact, or scripted") from None
         return oracle
 
     @model_validator(mode="after")
     def _trains(self) -> Self:
         if self.oracle == EXACT:
+            return self
+        if self.oracle == SCRIPTED:
+            if not self.scripted:
+                raise ValueError("oracle is scripted; name the policies with scripted")
             return self
         algorithm = self.policy.algorithm
         if algorithm != self.oracle:
@@ -67,5 +79,13 @@ class PsroSettings(ResponseSettings):
         return self
 
 
-TRAINED = PsroSettings.model_fields.keys() - {"meta_solver", "oracle", "iterations", "enough"}
+TRAINED = PsroSettings.model_fields.keys() - {
+    "meta_solver",
+    "symmetric",
+    "oracle",
+    "iterations",
+    "enough",
+}
+"""Settings of oracles that play matches."""
+LEARNED = TRAINED - {"scripted", "matches", "trials", "seed"}
 """Settings of trained oracles only."""

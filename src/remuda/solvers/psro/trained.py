@@ -1,66 +1,65 @@
-"""Double oracle with trained best responses (PSRO, Lanctot et al. 2017), for two players.
+"""Double oracle with trained best responses (PSRO, Lanctot et al. 2017), for any number of players.
 
-Each iteration plays the pairs of policies that have not met, solves the meta-game, and trains best
-responses of both players to the resulting mixtures, as one stack. If the game can be traversed,
-NashConv is computed exactly from the networks. Otherwise it is a lower bound, from the gains of the
-responses in fresh matches.
+Each iteration plays the line-ups of policies that have not met, solves the meta-game, and trains
+best responses of all roles to the resulting distribution, as one stack. If the game can be
+traversed, the gains of deviations are computed exactly from the networks. Otherwise they are lower
+bounds, from the gains of the responses in fresh matches.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from remuda.analysis.trees.exact_play import WalkedGame, walked_of
-from remuda.analysis.trees.exploitability import measure
-from remuda.analysis.trees.trees import OVER
-from remuda.envs.description import EnvSpec
+from remuda.analysis.trees.exact_play import WalkedGame
 from remuda.envs.registry import RANDOM
-from remuda.errors import ConfigError
 from remuda.evaluation.results import Limits
 from remuda.evaluation.tournaments.entrants import Entrant
-from remuda.policies.spec import PolicySpec
-from remuda.population.run_spec import RunSpec
 from remuda.runs.metrics import View
-from remuda.solvers.exploit.bounds import mixture_of
-from remuda.solvers.exploit.game import name_of
-from remuda.solvers.exploit.matches import Lineup, play_lineups
+from remuda.solvers.exploit.bounds import policy_of
 from remuda.solvers.exploit.target import Target
-from remuda.solvers.exploit.training import scale_of, train_exploiters
+from remuda.solvers.exploit.training import Exploiters, scale_of, train_exploiters
+from remuda.solvers.psro.checks import TOLERANCE, check_setup
 from remuda.solvers.psro.exact import least_gain
-from remuda.solvers.psro.games import check_played
 from remuda.solvers.psro.iterations import (
     CONVERGED,
     ENOUGH,
+    FULL,
     INTERRUPTED,
+    NOTHING_NEW,
     SPENT,
     DoubleOracle,
     Iteration,
     Loop,
     Setup,
 )
-from remuda.solvers.psro.matches import PairSums, gains_of, play_pairs, share_out
-from remuda.solvers.psro.meta_solvers import (
-    ZERO_SUM,
-    MetaStrategy,
-    Mixtures,
-    check_players,
-    check_zero_sum,
-    solve,
-    to_beat,
+from remuda.solvers.psro.matches import (
+    LineUp,
+    LineUpSums,
+    first_matches,
+    gains_of,
+    play_line_ups,
+    share_out,
 )
-from remuda.solvers.psro.oracles import SeatedTarget, choose, config_of, seated_target
+from remuda.solvers.psro.meta_solvers import meta_solver, to_beat
+from remuda.solvers.psro.meta_strategy import MetaStrategy, Mixtures, gain_of
+from remuda.solvers.psro.oracles import (
+    Named,
+    SeatedTarget,
+    choose,
+    config_of,
+    seated_target,
+)
+from remuda.solvers.psro.populations import Populations
 from remuda.solvers.psro.record import Record, begin, go_on
+from remuda.solvers.psro.settings import SCRIPTED
 from remuda.system.rng import make_rng
 from remuda.types import Numbers
-
-TOLERANCE = 1e-4  # allowed spread of a constant sum, as a share of the payoffs' range
-TRIED = 64  # matches that detect a game that is not zero-sum
 
 
 def run_trained(
@@ -79,7 +78,6 @@ def run_trained(
     `stopped` returns True to end the run. A round of matches is interrupted and discarded; other
     steps are finished first.
     """
-    check_players(setup.settings.meta_solver, 2)
     walked = check_setup(setup)
     with go_on(directory) if resume else begin(directory, setup.description()) as record:
         loop = TrainedLoop(setup, walked, record, view, on_iteration, stopped)
@@ -88,45 +86,12 @@ def run_trained(
     return setup.result(loop, ended, directory, play)
 
 
-def check_setup(setup: Setup) -> WalkedGame | None:
-    """Check all settings before anything is written; return the game's tree if it is traversed."""
-    check_played(setup.game)
-    env, meta_solver = setup.env, setup.settings.meta_solver
-    if len(env.agents) != 2:
-        raise ConfigError(
-            f"{setup.game} has {len(env.agents)} agents; oracles are trained for games of two"
-        )
-    walked, spec = walked_of(env), _specs(setup)[0]
-    if walked is not None and (walked.tree.merged or spec.memory or spec.config.n_frames != 1):
-        walked = None
-    if meta_solver not in ZERO_SUM:
-        return walked
-    if walked is not None:
-        returns: Numbers = walked.tree.returns[walked.tree.players == OVER]
-    else:  # of a few matches
-        target = Target(env, (RANDOM,), (1.0,), ((RANDOM, RANDOM),))
-        (returns,) = play_lineups(target, [Lineup(0, RANDOM)], TRIED, setup.settings.seed)
-    check_zero_sum(meta_solver, returns.T, TOLERANCE)
-    return walked
-
-
-def _specs(setup: Setup) -> tuple[PolicySpec, ...]:
-    empty = Target(setup.env, (), (), ())
-    targets = [SeatedTarget(seat, empty, Path("target")) for seat in range(2)]
-    config = config_of(setup.settings, targets, 0, Path("oracles"), 1.0)
-    agents = tuple(
-        replace(agent, name=name_of(number), team=name_of(number))
-        for number, agent in enumerate(setup.env.agents)
-    )
-    return RunSpec(config, EnvSpec(config.game, {}, agents, ((0, 1),))).policies
-
-
 @dataclass(frozen=True)
 class _Responses:
     """The best responses that joined the population in one iteration."""
 
-    added: list[list[Any]]  # player, name and file of each
-    mixtures: Mixtures  # the meta-game's mixtures, to which these are responses
+    added: list[list[Any]]  # role, name, and file or scripted policy of each
+    strategy: MetaStrategy  # of the meta-game to which these are responses
 
 
 class _StoppedError(Exception):
@@ -150,15 +115,25 @@ class TrainedLoop(Loop):
         super().__init__(record, on_iteration, stopped)
         self._setup, self._settings = setup, setup.settings
         self._view, self._walked = view, walked
+        self._seats, symmetric = len(setup.env.agents), setup.settings.symmetric
+        self._tree = None if walked is None else Populations(walked.tree, symmetric)
         self._gain = 0.0 if walked is None else least_gain(walked.tree)
-        self.policies: list[list[tuple[str, Entrant]]] = [[(RANDOM, RANDOM)] for _ in range(2)]
-        self.sums = PairSums()
+        roles = 1 if symmetric else self._seats
+        self.policies: list[list[Named]] = [[(RANDOM, RANDOM)] for _ in range(roles)]
+        self.sums = LineUpSums(self._seats, symmetric)
         self._rounds: set[tuple[int, int]] = set()  # rounds played: (iteration, 0 or 1)
         self._trained: dict[int, _Responses] = {}  # responses by iteration
+        self._solver = meta_solver(self._settings.meta_solver, TOLERANCE, symmetric)
 
     @property
-    def counts(self) -> tuple[int, int]:
-        return len(self.policies[0]), len(self.policies[1])
+    def by_seat(self) -> list[list[Named]]:
+        """The policies that may play each seat."""
+        return self.policies * (self._seats // len(self.policies))
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The number of policies for each seat."""
+        return tuple(map(len, self.by_seat))
 
     def run(self) -> str:
         self._resume()
@@ -176,30 +151,45 @@ class TrainedLoop(Loop):
                 ended = self._ended()
                 if ended or self._stopped() or not self._respond(number, strategy):
                     return ended or INTERRUPTED
-            for player, name, file in self._trained[number].added:
-                policy = Target.load(self._record.directory / file).players[0][player]
-                self.policies[player].append((name, policy))
+            added = self._trained[number].added
+            if not added and self._settings.oracle == SCRIPTED:
+                if self._tree is None and number >= len(self.iterations):
+                    self._bound(number)
+                return NOTHING_NEW
+            for role, name, place in added:
+                self._join(role, name, place)
             number += 1
+            if not self._solver.fits(self.counts):
+                if self._tree is None and number > len(self.iterations):
+                    self._play_new(number)
+                    self._bound(number - 1)
+                return FULL
+
+    def _join(self, role: int, name: str, place: str | Mapping[str, str]) -> None:
+        if isinstance(place, str):
+            file = self._record.directory / place
+            policy: Entrant = Target.load(file).players[0][role]
+        else:
+            policy = place["scripted"]
+        self.policies[role].append((name, policy))
+        if self._tree is not None and self._walked is not None:
+            seats = range(self._seats) if self._settings.symmetric else (role,)
+            played = {seat: policy_of(self._walked, seat, policy) for seat in seats}
+            self._tree.join(role, [played.get(seat, played[role]) for seat in range(self._seats)])
 
     def played(self, mixtures: Mixtures) -> tuple[Numbers, ...]:
-        """Return each player's mixture as one policy; empty: the game is not traversed."""
-        walked = self._walked
-        if walked is None:
-            return ()
-        return tuple(
-            mixture_of(walked, player, [policy for _, policy in own[: len(shares)]], shares)
-            for player, (own, shares) in enumerate(zip(self.policies, mixtures, strict=True))
-        )
+        """Return each role's mixture as one policy; empty: the game is not traversed."""
+        return () if self._tree is None else self._tree.played(mixtures)
 
     def _resume(self) -> None:
         for line in self._record.lines[1:]:
             if "round" in line:
                 self._rounds.add((line["after"], line["round"]))
-                for each in line["pairs"]:
-                    self.sums.add((each["pair"][0], each["pair"][1]), each["sums"])
+                for each in line["line_ups"]:
+                    self.sums.add(each["line_up"], each["sums"])
             elif "responses" in line:
-                mixtures = tuple(np.array(each, np.float64) for each in line["mixtures"])
-                self._trained[line["responses"]] = _Responses(line["added"], mixtures)
+                strategy = MetaStrategy.from_plain(line["strategy"], self._seats)
+                self._trained[line["responses"]] = _Responses(line["added"], strategy)
             else:
                 self.add(Iteration.from_line(line))
             self._earlier_seconds = max(self._earlier_seconds, line.get("seconds", 0.0))
@@ -216,119 +206,168 @@ class TrainedLoop(Loop):
     def _solve(self, number: int) -> MetaStrategy:
         """Play matches, solve the meta-game, and measure its mixtures.
 
-        Round 0 plays the new pairs. Round 1 plays more matches of the pairs in the mixtures.
+        Round 0 plays the new line-ups. Round 1 plays more matches of those in the mixtures.
         """
-        counts = self.counts
-        new = {(i, j) for i in range(counts[0]) for j in range(counts[1])}
-        new = {pair for pair in new if not self.sums.has(pair)}
-        if new and (number, 0) not in self._rounds:
-            self._play(number, 0, dict.fromkeys(new, self._settings.matches))
+        counts, matches = self.counts, self._settings.matches
+        first = self._play_new(number)
         strategy = self._strategy()
         if (number, 1) not in self._rounds:
-            more = share_out(
-                strategy.mixtures,
-                self.sums.variances(counts),
-                self.sums.matches(counts),
-                self._settings.matches * (sum(counts) - 1),
-                self._settings.matches,
-            )
-            wanted = {(int(i), int(j)): int(more[i, j]) for i, j in np.argwhere(more)}
-            self._play(number, 1, wanted)
+            total = matches * (sum(counts) - self._seats + 1)
+            self._play(number, 1, share_out(strategy, self.sums, counts, total, first))
         strategy = self._strategy()
-        known, mixtures = len(self.iterations), strategy.mixtures
-        if self._walked is not None and number >= known:
-            gains = np.maximum(measure(self._walked.tree, self.played(mixtures)).gains, 0.0)
-            payoffs = self.sums.payoffs(counts)
-            self.keep(Iteration(number, counts, mixtures, gains, payoffs, seconds=self.seconds))
-        elif self._walked is None and number > known:
+        known, payoffs = len(self.iterations), self.sums.payoffs(counts)
+        if self._tree is not None and number >= known:
+            gains, _ = self._tree.gains(strategy)
+            policies = tuple(map(len, self.policies))
+            iteration = Iteration(number, policies, strategy, gains, payoffs, seconds=self.seconds)
+            self.keep(iteration)
+        elif self._tree is None and number > known:
             self._bound(number - 1)
         return strategy
 
-    def _strategy(self) -> MetaStrategy:
-        payoffs = self.sums.payoffs(self.counts)
-        return solve(self._settings.meta_solver, payoffs, TOLERANCE)
+    def _play_new(self, number: int) -> int:
+        """Play the line-ups that have not met; return the matches of each."""
+        counts = self.counts
+        played = self.sums.matches(counts)
+        new = [line_up for line_up in self.sums.line_ups(counts) if not played[line_up]]
+        matches = first_matches(len(new), counts, self._settings.matches)
+        if new and (number, 0) not in self._rounds:
+            self._play(number, 0, dict.fromkeys(new, matches))
+        return matches
 
-    def _play(self, number: int, turn: int, wanted: Mapping[tuple[int, int], int]) -> None:
-        """Play and record a round, in batches of pairs with one policy of player 1."""
-        groups: dict[tuple[int, int], dict[int, Entrant]] = {}
-        for (row, column), matches in sorted(wanted.items()):
-            groups.setdefault((column, matches), {})[row] = self.policies[0][row][1]
-        pairs: list[dict[str, Any]] = []
-        for (column, matches), rows in sorted(groups.items()):
-            names = ("psro", "matches", number, turn, column, min(rows))
-            pairs += play_pairs(
+    def _strategy(self) -> MetaStrategy:
+        return self._solver.solve(self.sums.payoffs(self.counts))
+
+    def _play(self, number: int, turn: int, wanted: Mapping[LineUp, int]) -> None:
+        """Play and record a round."""
+        played: list[dict[str, Any]] = []
+        if wanted:
+            by_seat = self.by_seat
+            line_ups = {
+                line_up: [by_seat[seat][policy][1] for seat, policy in enumerate(line_up)]
+                for line_up in wanted
+            }
+            played = play_line_ups(
                 self._setup.env,
-                rows,
-                (column, self.policies[1][column][1]),
-                matches,
-                int(make_rng(self._settings.seed, *names).integers(2**62)),
+                line_ups,
+                list(wanted.values()),
+                int(make_rng(self._settings.seed, "psro", "matches", number, turn).integers(2**62)),
+                self._settings.symmetric,
                 Limits(interrupted=self._stopped),  # a round may take minutes
             )
             if self._stopped():
                 raise _StoppedError
-        line = {"after": number, "round": turn, "pairs": pairs, "seconds": self.seconds}
+        line = {"after": number, "round": turn, "line_ups": played, "seconds": self.seconds}
         self._record.append(line)
         self._rounds.add((number, turn))
-        for each in pairs:
-            self.sums.add((each["pair"][0], each["pair"][1]), each["sums"])
+        for each in played:
+            self.sums.add(each["line_up"], each["sums"])
 
     def _respond(self, number: int, strategy: MetaStrategy) -> bool:
         """Train oracles, and add the best for each target if it gains; False: a signal came."""
-        setup, settings = self._setup, self._settings
         folder = self._record.directory / f"iteration_{number}"
         shutil.rmtree(folder, ignore_errors=True)  # left by a killed process
         folder.mkdir()
-        targets = [
-            self._target(each.player, each.mixtures[1 - each.player], folder / f"target_{i}")
-            for i, each in enumerate(strategy.targets)
-        ]
-        seed = int(make_rng(settings.seed, "psro", "oracles", number).integers(2**31))
-        heading = f"{setup.game}: best responses of iteration {number}"
-        payoffs, variances = self.sums.payoffs(self.counts), self.sums.variances(self.counts)
-        scale = scale_of(float(np.sqrt(variances + payoffs**2).max()))
-        config = config_of(settings, targets, seed, folder / "oracles", scale)
-        trained = train_exploiters(config, self._view, heading)
-        if trained.interrupted is not None:
+        targets = self._targets(strategy, folder)
+        trained = self._train(number, targets, folder)
+        if trained is not None and trained.interrupted is not None:
             return False
+        rng_names = ("psro", "trials", number)
         seeds = [
-            int(make_rng(settings.seed, "psro", "trials", number, i).integers(2**62))
+            int(make_rng(self._settings.seed, *rng_names, i).integers(2**62))
             for i in range(len(targets))
         ]
-        thresholds = [
-            to_beat(settings.meta_solver, payoffs, strategy.mixtures, t) for t in strategy.targets
+        players = trained.players if trained is not None else {}
+        known = [[policy for _, policy in own] for own in self.policies]
+        scripted = [
+            [name for name in self._settings.scripted if name not in known[each.player]]
+            for each in strategy.targets
         ]
-        added: list[list[Any]] = []
-        for i, (policy, payoff) in enumerate(choose(targets, trained.players, settings, seeds)):
-            if payoff <= thresholds[i]:
-                continue  # nothing better was found
-            player = targets[i].player
-            name = f"player {player}, iteration {number + 1}"
-            file, players_by_seat = folder / f"policy_{i}", ((policy,) * 2,)
-            Target(setup.env, (name,), (1.0,), players_by_seat).save(file)
-            added.append([player, name, str(file.relative_to(self._record.directory))])
+        chosen = choose(targets, players, scripted, self._settings, seeds)
+        added = self._added(number, strategy, chosen, folder)
         line = {
             "responses": number,
             "added": added,
-            "mixtures": [mixture.tolist() for mixture in strategy.mixtures],
-            "steps": trained.steps,
-            "trained_seconds": trained.seconds,
+            "strategy": strategy.as_plain(),
+            "steps": 0.0 if trained is None else trained.steps,
+            "trained_seconds": 0.0 if trained is None else trained.seconds,
             "seconds": self.seconds,
         }
         self._record.append(line)
-        self._trained[number] = _Responses(added, strategy.mixtures)
+        self._trained[number] = _Responses(added, strategy)
         return True
 
-    def _target(self, player: int, shares: Numbers, file: Path) -> SeatedTarget:
-        opponents = self.policies[1 - player]
-        own = self.policies[player][0][1]
-        target = seated_target(self._setup.env, player, opponents, shares, own, file)
-        target.target.save(file)
-        return target
+    def _targets(self, strategy: MetaStrategy, folder: Path) -> list[SeatedTarget]:
+        """Save and return the targets: one for each seat in which a role's oracles play."""
+        found: list[SeatedTarget] = []
+        for group, each in enumerate(strategy.targets):
+            for seat in range(self._seats) if self._settings.symmetric else (each.player,):
+                file = folder / f"target_{len(found)}"
+                env, by_seat = self._setup.env, self.by_seat
+                target = seated_target(env, seat, by_seat, each.others, file, group)
+                target.target.save(file)
+                found.append(target)
+        return found
+
+    def _train(
+        self, number: int, targets: Sequence[SeatedTarget], folder: Path
+    ) -> Exploiters | None:
+        """Train the candidates of all targets side by side; None: only scripted ones are set."""
+        setup, settings = self._setup, self._settings
+        if settings.oracle == SCRIPTED:
+            return None
+        seed = int(make_rng(settings.seed, "psro", "oracles", number).integers(2**31))
+        payoffs, variances = self.sums.payoffs(self.counts), self.sums.variances(self.counts)
+        scale = scale_of(float(np.sqrt(variances + payoffs**2).max()))
+        config = config_of(settings, targets, seed, folder / "oracles", scale)
+        heading = f"{setup.game}: best responses of iteration {number}"
+        return train_exploiters(config, self._view, heading)
+
+    def _added(
+        self,
+        number: int,
+        strategy: MetaStrategy,
+        chosen: Sequence[tuple[Entrant, float]],
+        folder: Path,
+    ) -> list[list[Any]]:
+        """Save the responses that gain, and return them as they are recorded."""
+        settings, payoffs = self._settings, self.sums.payoffs(self.counts)
+        gains: dict[int, tuple[float, list[Any]]] = {}
+        added: list[list[Any]] = []
+        for i, (target, (policy, payoff)) in enumerate(zip(strategy.targets, chosen, strict=True)):
+            role = target.player
+            if payoff <= to_beat(settings.meta_solver, payoffs, strategy, target):
+                continue  # nothing better was found
+            name = f"player {role}, iteration {number + 1}"
+            place: Any = {"scripted": policy}
+            if not isinstance(policy, str):
+                file = folder / f"policy_{i}"
+                mine = range(self._seats) if settings.symmetric else (role,)
+                seats = tuple(policy if seat in mine else RANDOM for seat in range(self._seats))
+                Target(self._setup.env, (name,), (1.0,), (seats,)).save(file)
+                place = str(file.relative_to(self._record.directory))
+            if not self._solver.skips_known:
+                added.append([role, name, place])
+                continue
+            gain = gain_of(payoffs, strategy, target, payoff)
+            if gain > gains.get(role, (-np.inf, []))[0]:
+                gains[role] = gain, [role, name, place]
+        return added + [each for _, each in gains.values()]
 
     def _bound(self, number: int) -> None:
         """Measure an iteration by the gains of its responses in the next iteration's matches."""
-        mixtures = self._trained[number].mixtures
-        gains, margin = gains_of(self.sums, self.counts, mixtures)
-        counts = tuple(map(len, mixtures))
-        shape = (number, counts, mixtures, gains, self.sums.payoffs(counts))
-        self.keep(Iteration(*shape, is_exact=False, margin=margin, seconds=self.seconds))
+        strategy = self._trained[number].strategy
+        gains, margins, margin = gains_of(self.sums, self.counts, strategy)
+        sizes = strategy.joint.shape
+        iteration = Iteration(
+            number,
+            tuple(map(len, strategy.mixtures)),
+            strategy,
+            gains,
+            self.sums.payoffs(sizes),
+            is_exact=False,
+            margins=margins,
+            margin=margin,
+            seconds=self.seconds,
+        )
+        self.keep(iteration)

@@ -19,9 +19,9 @@ from remuda.errors import ConfigError, UsageError
 from remuda.runs.metrics import View
 from remuda.solvers.psro.exact import run_exact
 from remuda.solvers.psro.iterations import INTERRUPTED, DoubleOracle, Iteration, Setup
-from remuda.solvers.psro.meta_solvers import SUPPORT
+from remuda.solvers.psro.meta_strategy import SUPPORT
 from remuda.solvers.psro.record import LINES, description_of
-from remuda.solvers.psro.settings import EXACT, TRAINED, PsroSettings
+from remuda.solvers.psro.settings import EXACT, LEARNED, SCRIPTED, TRAINED, PsroSettings
 from remuda.solvers.psro.trained import run_trained
 from remuda.system.checkpoint.names import claimed_directory
 from remuda.system.processes.child import check_guard
@@ -32,6 +32,7 @@ from remuda.ui.terminal.tables import table_of
 
 PSRO_DIRECTORY = Path("runs/psro")  # the parent of default directories
 SHOWN = 8  # policies of a mixture in the final table
+IN_LINE = 3  # policies of a mixture in an iteration's lines
 RESUMED = ("resume", "iterations", "enough", "view", "on_iteration")
 
 
@@ -66,8 +67,8 @@ def psro(
             `policy={"learning_rate": 1e-3}`.
 
     Returns:
-        `iterations`, each with `mixtures`, `payoffs`, `gains`, `nash_conv` and `is_exact`; the
-        reason it `ended`; and the last mixture of each player (`play`).
+        `iterations`, each with `mixtures`, `payoffs`, `gains`, `nash_conv`, `is_exact`, `welfare`
+        and the empirical `game`; the reason it `ended`; and the last mixture of each role (`play`).
 
     Raises:
         UsageError: an argument is invalid or would be ignored, or the meta-solver is unknown.
@@ -106,8 +107,10 @@ def check_used(
         word = f"{dashes}{name.replace('_', '-')}" if are_flags else name
         if resume is not None and name not in RESUMED:
             raise error(f"{word} is fixed by {resume}; leave it out with {dashes}resume")
-        if resume is None and oracle == EXACT and name in TRAINED:
-            how = "--oracle ppo" if are_flags else 'oracle="ppo"'
+        unused = {EXACT: TRAINED, SCRIPTED: LEARNED}
+        if resume is None and name in unused.get(oracle, ()):
+            kind = SCRIPTED if name == SCRIPTED else "ppo"
+            how = f"--oracle {kind}" if are_flags else f'oracle="{kind}"'
             raise error(f"{word} is for trained oracles; add {how}, or leave it out")
 
 
@@ -137,17 +140,22 @@ def _run(
         return run_exact(setup, directory, *common)
 
 
-def line_of(found: Iteration) -> str:
-    """Describe an iteration in one line."""
-    played = " + ".join(
-        f"{used} of {count}" for used, count in zip(found.support, found.policies, strict=True)
-    )
-    how = f"{found.nash_conv:.6f}" if found.is_exact else f"at least {_bound(found)}"
-    return f"iteration {found.number:3}: NashConv {how}, played {played}"
+def lines_of(found: Iteration) -> str:
+    """Describe an iteration in a line, and each role in a line below it."""
+    welfare = round(found.welfare, 4) + 0.0  # never -0
+    lines = [f"iteration {found.number:3}: {_gap(found)}, welfare {welfare:.4f}"]
+    for role, mixture in enumerate(found.mixtures):
+        who = f"player {role}" if len(found.mixtures) > 1 else "all players"
+        gain = f"{found.gains[role]:.6f}"
+        if found.margins is not None:
+            gain = f"at least {found.gains[role]:.4f} ± {found.margins[role]:.4f}"
+        played = f"plays {found.support[role]} of {found.policies[role]}"
+        lines.append(f"  {who}: gain {gain}, {played} ({_shares(mixture, IN_LINE)})")
+    return "\n".join(lines)
 
 
 def print_double_oracle(found: DoubleOracle, console: Console | None = None) -> None:
-    """Print the last mixture of each player as a table, then the result in words."""
+    """Print the last mixture of each role as a table, then the result in words."""
     console = console or Console()
     oracles = "exact best responses" if found.oracle == EXACT else f"{found.oracle} oracles"
     console.print(Text.assemble((found.game, "bold"), f", {found.meta_solver}, {oracles}"))
@@ -158,7 +166,7 @@ def print_double_oracle(found: DoubleOracle, console: Console | None = None) -> 
         table.add_column("mixture, by policy")
         for player, mixture in enumerate(last.mixtures):
             table.add_row(
-                str(player),
+                str(player) if len(last.mixtures) > 1 else "all",
                 str(last.policies[player]),
                 str(last.support[player]),
                 f"{last.gains[player]:.{6 if last.is_exact else 4}f}",
@@ -178,19 +186,22 @@ def in_words(found: DoubleOracle) -> str:
     if not found.iterations:
         return f"{found.ended}: nothing is known yet"
     last = found.last
-    exact = f"NashConv {last.nash_conv:.6f}"
-    how = exact if last.is_exact else f"NashConv at least {_bound(last)} (95%)"
+    how = _gap(last) if last.is_exact else f"{_gap(last)} (95%)"
     count = "1 iteration" if last.number == 1 else f"{last.number} iterations"
     return f"{how} after {count}: {found.ended}"
 
 
-def _bound(found: Iteration) -> str:
-    return f"{found.nash_conv:.4f} ± {found.margin:.4f}"
+def _gap(found: Iteration) -> str:
+    """Return the sum of the gains in words."""
+    name = found.strategy.gap
+    if found.is_exact:
+        return f"{name} {found.nash_conv:.6f}"
+    return f"{name} at least {found.nash_conv:.4f} ± {found.margin:.4f}"
 
 
-def _shares(mixture: np.ndarray[Any, np.dtype[np.float64]]) -> str:
+def _shares(mixture: np.ndarray[Any, np.dtype[np.float64]], most: int = SHOWN) -> str:
     played = np.flatnonzero(mixture > SUPPORT)
-    shown = np.sort(played[np.argsort(-mixture[played], kind="stable")[:SHOWN]])
+    shown = np.sort(played[np.argsort(-mixture[played], kind="stable")[:most]])
     words = [f"{policy}: {mixture[policy]:.3f}" for policy in shown.tolist()]
     if len(shown) < len(played):
         left = 1.0 - float(mixture[shown].sum())

@@ -39,7 +39,7 @@ def psro(words: Sequence[str]) -> int:
     options = validate(tree, PsroOptions)
 
     from remuda.system.checkpoint.names import claimed_directory
-    from remuda.ui.analysis.psro import PSRO_DIRECTORY, check_used, line_of, print_double_oracle
+    from remuda.ui.analysis.psro import PSRO_DIRECTORY, check_used, lines_of, print_double_oracle
     from remuda.ui.analysis.psro import psro as solve
     from remuda.ui.terminal.live import PlainView
 
@@ -60,7 +60,7 @@ def psro(words: Sequence[str]) -> int:
             directory=directory,
             resume=options.resume,
             view=PlainView(sys.stderr) if is_json else None,
-            on_iteration=lambda found: print(line_of(found), file=out, flush=True),
+            on_iteration=lambda found: print(lines_of(found), file=out, flush=True),
             **{name: tree[name] for name in PsroSettings.model_fields if name in tree},
         )
     options.show(found.as_summary, lambda: print_double_oracle(found))

@@ -1,0 +1,96 @@
+"""Checks of trained oracles' settings, before anything is written."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from remuda.analysis.trees.exact_play import WalkedGame, walked_of
+from remuda.analysis.trees.trees import OVER
+from remuda.envs.description import EnvSpec
+from remuda.envs.registry import RANDOM, find_game
+from remuda.errors import ConfigError
+from remuda.policies.spec import PolicySpec
+from remuda.population.run_spec import RunSpec
+from remuda.solvers.exploit.game import name_of
+from remuda.solvers.exploit.matches import Lineup, play_lineups
+from remuda.solvers.exploit.target import Target
+from remuda.solvers.psro.games import check_played
+from remuda.solvers.psro.iterations import Setup
+from remuda.solvers.psro.meta_solvers import ZERO_SUM, check_players, check_zero_sum
+from remuda.solvers.psro.oracles import SeatedTarget, config_of
+from remuda.solvers.psro.populations import check_symmetric
+from remuda.solvers.psro.settings import SCRIPTED
+from remuda.types import Numbers
+
+TOLERANCE = 1e-4  # allowed spread of a constant sum, as a share of the payoffs' range
+TRIED = 64  # matches that detect a game that is not zero-sum
+
+
+def check_setup(setup: Setup) -> WalkedGame | None:
+    """Check all settings before anything is written; return the game's tree if it is traversed."""
+    check_played(setup.game)
+    env, settings = setup.env, setup.settings
+    seats, meta_solver = len(env.agents), settings.meta_solver
+    if seats < 2:
+        raise ConfigError(f"{setup.game} has one agent, and a double oracle needs two")
+    check_players(meta_solver, seats, settings.symmetric)
+    if settings.symmetric:
+        _check_alike(env)
+    for name in settings.scripted:
+        find_game(setup.game).policy(name)
+    walked, specs = walked_of(env), _specs(setup)
+    if walked is not None and not _measures_exactly(setup, walked, specs):
+        walked = None
+    if meta_solver not in ZERO_SUM:
+        return walked
+    if walked is not None:
+        returns: Numbers = walked.tree.returns[walked.tree.players == OVER]
+    else:  # of a few matches
+        target = Target(env, (RANDOM,), (1.0,), ((RANDOM,) * seats,))
+        (returns,) = play_lineups(target, [Lineup(0, RANDOM)], TRIED, settings.seed)
+    check_zero_sum(meta_solver, returns.T, TOLERANCE)
+    return walked
+
+
+def _check_alike(env: EnvSpec) -> None:
+    """Raise a `ConfigError` unless a policy of one seat can play all others."""
+    first = env.agents[0]
+    for agent in env.agents[1:]:
+        for what in ("action", "observation"):
+            own, usual = (getattr(each, f"{what}_space") for each in (agent, first))
+            if own != usual:
+                raise ConfigError(
+                    f"symmetric: {first.name} and {agent.name} of {env.game} have unlike "
+                    f"{what}s ({usual} and {own}), so they cannot share policies; leave it out"
+                )
+
+
+def _measures_exactly(setup: Setup, walked: WalkedGame, specs: tuple[PolicySpec, ...]) -> bool:
+    """Return whether gains can be computed from the networks."""
+    if walked.tree.merged or setup.settings.scripted:
+        return False
+    if any(spec.memory or spec.config.n_frames != 1 for spec in specs):
+        return False
+    if setup.settings.symmetric:
+        try:
+            check_symmetric(walked.tree)
+        except (
+            ConfigError
+        ):  # a policy may earn something else in another seat; matches shuffle them
+            return False
+    return True
+
+
+def _specs(setup: Setup) -> tuple[PolicySpec, ...]:
+    """Return the policies that oracles train, which checks their settings."""
+    if setup.settings.oracle == SCRIPTED:
+        return ()
+    empty, seats = Target(setup.env, (), (), ()), range(len(setup.env.agents))
+    targets = [SeatedTarget(seat, empty, Path("target"), seat) for seat in seats]
+    config = config_of(setup.settings, targets, 0, Path("oracles"), 1.0)
+    agents = tuple(
+        replace(agent, name=name_of(number), team=name_of(number))
+        for number, agent in enumerate(setup.env.agents)
+    )
+    return RunSpec(config, EnvSpec(config.game, {}, agents, (tuple(seats),))).policies
