@@ -17,7 +17,7 @@ def short(value: float | None) -> str:
 
 @dataclass(frozen=True)
 class ShortTable:
-    """A title, and a table; as text and HTML it has at most `MOST` rows unless asked for more."""
+    """A title, and a table. Text and HTML contain `MOST` rows at most by default."""
 
     title: str
     headings: Sequence[str]

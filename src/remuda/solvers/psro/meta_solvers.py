@@ -77,9 +77,9 @@ class MetaSolver:
     solve: Callable[[Numbers], MetaStrategy]  # from payoffs [N, n_1, ..., n_N]
     only_new: bool = False  # whether the loop ends when no best response is new
     skips_known: bool = False
-    """Whether a role adds at most one policy, the new one with the largest gain."""
+    """True if a role adds at most one policy: the new one with the largest gain."""
     fits: Callable[[Sequence[int]], bool] = lambda sizes: True  # noqa: ARG005
-    """Whether it can solve a game with so many policies by seat."""
+    """Return whether it can solve a game with so many policies by seat."""
 
 
 def meta_solver(name: str, tolerance: float = SUMS, symmetric: bool = False) -> MetaSolver:

@@ -1,4 +1,4 @@
-"""What a meta-solver returns: a distribution over line-ups of policies, and its deviations.
+"""The result of a meta-solver: a distribution over line-ups of policies, and its deviations.
 
 A line-up is one policy for each seat. In a symmetric game all seats draw from one set of policies;
 otherwise each seat has its own. A *role* is a set of policies: one for all seats, or one for each.
