@@ -289,8 +289,8 @@ class Run(Mapping[str, Policy]):
         """Play the policies among those of another run, and collect the mean return of a seat.
 
         Args:
-            background: another run of a game with the same agents, or the name of a scripted
-                policy. It plays all seats that are not focal.
+            background: another run of a game with the same agents, whose newest weights play, or
+                the name of a scripted policy. It plays all seats that are not focal.
             focal: the number of focal seats, which this run's policies take; or several numbers,
                 each played for `episodes`. All placements of the focal seats take turns.
             episodes: number of episodes for each number of focal seats.
@@ -320,7 +320,7 @@ class Run(Mapping[str, Policy]):
             checkpoint=checkpoint,
             seed=seed,
             sampled=sampled,
-        )[0]
+        )
 
     def record(
         self,

@@ -19,6 +19,7 @@ from remuda.evaluation.tournaments.entrants import (
 from remuda.evaluation.tournaments.focal import FocalEvaluation, FocalSchedule, returns_with
 from remuda.population.run_spec import RunSpec
 from remuda.publish.snapshot import Snapshot
+from remuda.system.user_errors import naming_user_code
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ def _check_same_agents(focal: PlayedRun, background: PlayedRun) -> None:
         )
 
 
+@naming_user_code()
 def play_focal(setup: TournamentSetup, episodes: int, limits: Limits) -> FocalEvaluation:
     """Play `episodes` with each number of focal seats, in turns over all placements of them."""
     with open_tournament(setup, episodes) as opened:

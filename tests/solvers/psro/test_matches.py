@@ -5,8 +5,14 @@ import pytest
 
 from exploited_policies import always, mixed
 from remuda.envs.description import EnvSpec
-from remuda.solvers.psro.matches import LineUpSums, first_matches, play_line_ups, share_out
-from remuda.solvers.psro.meta_strategy import MetaStrategy
+from remuda.solvers.psro.matches import (
+    LineUpSums,
+    first_matches,
+    gains_of,
+    play_line_ups,
+    share_out,
+)
+from remuda.solvers.psro.meta_strategy import CCE, CE, MetaStrategy
 
 GAME = "rock_paper_scissors"
 
@@ -114,3 +120,30 @@ def test_new_line_ups_of_many_players_share_the_matches_of_as_many_policies():
     assert first_matches(3, (3, 3), 2000) == 2000
     assert first_matches(19, (3, 3, 3), 2000) == 2000 * 7 // 19
     assert first_matches(100_000, (9, 9, 9, 9), 10) == 2
+
+
+def sampled_gains(seats, old, joint, gap, symmetric, repeats, rng, matches=60):
+    """Gains and margins of one later policy of each role; all policies earn 0 but for noise."""
+    strategy = MetaStrategy.correlated(joint, symmetric, gap)
+    for _ in range(repeats):
+        sums = LineUpSums(seats, symmetric)
+        counts = [old + 1] * seats
+        for line_up in sums.line_ups(counts):
+            earned = rng.normal(0.0, 1.0, (matches, seats))
+            sums.add(line_up, [matches, *earned.sum(0), *(earned**2).sum(0)])
+        yield gains_of(sums, counts, strategy)
+
+
+@pytest.mark.parametrize(
+    ("seats", "old", "gap", "symmetric"),
+    [(2, 6, CE, False), (2, 6, CCE, False), (3, 2, CCE, True), (3, 2, CE, False)],
+)
+def test_gains_of_policies_that_gain_nothing_are_within_their_margin(seats, old, gap, symmetric):
+    """Red before: recommendations, and orders of a line-up, counted as if of other matches."""
+    joint = np.full([old] * seats, old ** -float(seats))
+    rng = np.random.default_rng([seats, old, symmetric])
+    found = list(sampled_gains(seats, old, joint, gap, symmetric, 150, rng))
+    roles = len(found[0][0])
+    assert sum((gains - margins > 0.0).any() for gains, margins, _ in found) <= 9 * roles
+    each = [gains.sum() * (seats // roles) - margin for gains, _, margin in found]
+    assert sum(excess > 0.0 for excess in each) <= 9

@@ -128,7 +128,8 @@ def test_a_bound_from_few_matches_has_a_wide_interval(tmp_path):
     assert margin > 2.0
     gains, margin = gains_in(loop_of(tmp_path / "many", {(0, 0): many, (1, 0): [1.0] * 2000}))
     assert gains.tolist() == [1.0, 0.0]
-    assert margin == pytest.approx(1.96 / np.sqrt(2000), rel=0.01)
+    # of two choices: the later policy, or no deviation
+    assert margin == pytest.approx(2.24 / np.sqrt(2000), rel=0.01)
 
 
 def test_the_interval_is_that_of_all_among_which_the_best_was_chosen(tmp_path):

@@ -18,6 +18,7 @@ from remuda.analysis.payoffs.returns import mean_of, standard_error
 from remuda.errors import UsageError
 from remuda.evaluation.tournaments.entrants import Participant, TournamentSetup
 from remuda.evaluation.tournaments.schedule import Schedule
+from remuda.population.matchmaking.seating import draw_different
 from remuda.system.rng import make_rng
 from remuda.system.short_table import ShortTable, Summarised, short
 from remuda.types import Bools, Floats, Integers, Numbers
@@ -63,10 +64,14 @@ class FocalSchedule(Schedule):
         ]
 
     def _placements(self, count: int) -> Collection[frozenset[int]]:
-        """Return the sets of seats that `count` focal policies take; some, if there are many."""
-        if math.comb(len(self.dealt), count) <= MOST_PLACEMENTS:
-            return [frozenset(seats) for seats in combinations(self.dealt, count)]
+        """Return the sets of seats that `count` focal policies take, in random order.
+
+        They are all, or a part if there are many.
+        """
         rng, drawn = make_rng(self._setup.seed, "focal seats", count), dict[frozenset[int], None]()
+        if math.comb(len(self.dealt), count) <= MOST_PLACEMENTS:
+            ordered = [frozenset(seats) for seats in combinations(self.dealt, count)]
+            return [ordered[i] for i in rng.permutation(len(ordered)).tolist()]
         while len(drawn) < MOST_PLACEMENTS:
             seats = rng.choice(self.dealt, count, replace=False)
             drawn[frozenset(map(int, seats))] = None
@@ -75,6 +80,29 @@ class FocalSchedule(Schedule):
     def _fits(self, focal: frozenset[int]) -> bool:
         own, others = (each.members for each in self._participants)
         return all((own if seat in focal else others)[seat] for seat in self.dealt)
+
+    def _prepare_turns(self) -> None:
+        """Do nothing: `players_of` draws."""
+
+    @property
+    def num_matches(self) -> int:
+        return self.episodes * len(self._setup.focal)
+
+    def players_of(self, numbers: Integers) -> Integers:
+        """Draw the policy of each seat in the matches, of those that may sit there: [M, S].
+
+        No policy sits twice in a match if enough of them may take its side's seats.
+        """
+        entrants = self.entrants_of(numbers)
+        players: Integers = self._members[entrants, np.arange(self._seats), 0]
+        for row, number in enumerate(numbers.tolist()):
+            rng = make_rng(self._setup.seed, "focal players", number)
+            for side in (FOCAL, BACKGROUND):
+                seats = np.flatnonzero(entrants[row] == side)
+                able = [own[own >= 0].tolist() for own in self._members[side, seats]]
+                if able:
+                    players[row, seats] = draw_different(able, rng)
+        return players
 
     def matches_of(self, count: int, episodes: int) -> Integers:
         """Return the numbers of `episodes` matches with `count` focal seats, spread evenly."""
@@ -109,6 +137,7 @@ class FocalEvaluation(Summarised):
     asked: int = 0  # episodes requested for each
     cut: str = ""  # reason for missing episodes; empty: none is missing
     scripted: Mapping[str, str] = field(default_factory=dict)  # by agent, what reserves its seat
+    notes: tuple[str, ...] = ()  # how the background's game differs from the one played
 
     def short_table(self) -> ShortTable:
         """Return the mean returns by number of focal seats."""
@@ -124,7 +153,7 @@ class FocalEvaluation(Summarised):
         cut = f"; {self.cut}" if self.cut else ""
         title = f"{self.focal} among {self.background}: mean return of a seat{cut}"
         head = ("focal seats", "focal", "error", "background", "error", "episodes")
-        return ShortTable(title, head, rows)
+        return ShortTable(title, head, rows, self.notes)
 
     def as_summary(self) -> dict[str, object]:
         """Return plain data; unknown numbers are None."""
@@ -137,6 +166,7 @@ class FocalEvaluation(Summarised):
             "asked": self.asked,
             "cut": self.cut,
             "scripted": dict(self.scripted),
+            "notes": list(self.notes),
             "returns": [
                 {"focal_seats": each.focal_seats, "episodes": each.episodes}
                 | {

@@ -62,12 +62,15 @@ class Schedule:
     def _take_members(self, members_of: Sequence[Sequence[Sequence[Entrant]]]) -> None:
         policies = (policy for each in members_of for seat in each for policy in seat)
         self.players, indices = numbered(policies)
-        seats = np.arange(self._seats)
         longest = max(len(seat) for each in members_of for seat in each)
         self._members = np.full((len(members_of), self._seats, longest), -1, np.int64)
         for entrant, each in enumerate(members_of):
             for seat, members in enumerate(each):
                 self._members[entrant, seat, : len(members)] = [indices[id(m)] for m in members]
+        self._prepare_turns()
+
+    def _prepare_turns(self) -> None:
+        seats = np.arange(self._seats)
         self._kinds: Integers = np.zeros(len(self.seatings), np.int64)
         """[I]: each seating's kind; seatings of a kind have equal restrictions on their members."""
         self._turns: list[MemberTurns | None] = [None]

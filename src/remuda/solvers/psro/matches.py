@@ -7,7 +7,6 @@ one line-up, which is written in ascending order.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import combinations_with_replacement
 from typing import Any
 
@@ -221,41 +220,61 @@ def gains_of(
 ) -> tuple[Numbers, Numbers, float]:
     """Return the gains of later policies against an earlier strategy, and their uncertainty.
 
-    For each deviation the best later policy counts, so the intervals cover all later policies
-    (Bonferroni). They use Student's t with the degrees of freedom of the line-up with the fewest
-    matches.
+    A deviation plays the best later policy, or none if all of them lose. So intervals cover all
+    these choices (Bonferroni). They use Student's t with the degrees of freedom of the line-up with
+    the fewest matches.
 
     Returns: the gain of each role [R], half of its 95% interval [R], and half of that of the sum
     over all seats.
     """
     seats, old = len(counts), strategy.joint.shape
-    payoffs, noise = sums.payoffs(counts), sums.errors(counts)
+    payoffs, deviations = sums.payoffs(counts), np.sqrt(sums.errors(counts))
     early = tuple(map(slice, old))
-    known = payoffs[(slice(None), *early)]
-    of_values = (noise[(slice(None), *early)] * strategy.joint**2).reshape(seats, -1).sum(1)
-    roles = len(strategy.mixtures)
-    gains, errors, choices = np.zeros(roles), np.zeros(roles), np.ones(roles)
+    known, roles = payoffs[(slice(None), *early)], len(strategy.mixtures)
+    gains, choices = np.zeros(roles), np.ones(roles)
+    weights = np.zeros((roles, *payoffs.shape))  # of all payoffs in each role's gain
     for target in strategy.deviations:
         role = target.player
         # All policies of the role's own seat, and the earlier ones of the others.
         others = tuple(slice(None) if seat == role else early[seat] for seat in range(seats))
+        own_part: tuple[int | slice, ...] = (role, role, *others)
+        own_early: tuple[int | slice, ...] = (role, role, *early)
         earned = payoffs_against(payoffs[(slice(None), *others)], target)[old[role] :]
-        choices[role] *= max(len(earned), 1)
-        if not len(earned):
-            continue
-        best = int(earned.argmax())
-        gain = gain_of(known, strategy, target, float(earned[best]))
+        choices[role] *= len(earned) + 1
+        gain = 0.0
+        if len(earned):
+            best = int(earned.argmax())
+            gain = gain_of(known, strategy, target, float(earned[best]))
         if gain <= 0.0:
             continue
-        squared = replace(target, others=target.others**2)
-        of_policies = payoffs_against(noise[(slice(None), *others)], squared)
-        obeyed = of_values[role] if target.recommended is None else of_policies[target.recommended]
         gains[role] += gain
-        errors[role] += target.weight**2 * float(of_policies[old[role] + best] + obeyed)
+        own = np.moveaxis(weights[own_part], role, 0)  # a view
+        own[old[role] + best] += target.weight * target.others
+        if target.recommended is None:
+            weights[own_early] -= target.weight * strategy.joint
+        else:
+            own[target.recommended] -= target.weight * target.others
     fewest = max(int(sums.matches(counts).min()) - 1, 1)
 
-    def wide(among: Numbers | float) -> Any:
-        return student.ppf(1.0 - (1.0 - INTERVAL) / 2.0 / among, fewest)
+    def margin(among: float, weights: Numbers) -> float:
+        wide = float(student.ppf(1.0 - (1.0 - INTERVAL) / 2.0 / among, fewest))
+        return wide * _deviation_of(weights, deviations, sums.is_symmetric)
 
-    margin = wide(float(choices.prod())) * np.sqrt(errors.sum()) * (seats // roles)
-    return gains, wide(choices) * np.sqrt(errors), float(margin)
+    by_role = [margin(*pair) for pair in zip(choices.tolist(), weights, strict=True)]
+    total = margin(float(choices.prod()), weights.sum(0)) * (seats // roles)
+    return gains, np.array(by_role), total
+
+
+def _deviation_of(weights: Numbers, deviations: Numbers, is_symmetric: bool) -> float:
+    """Return the standard deviation of a weighted sum of payoffs [N, n_1, ..., n_N], at most.
+
+    Payoffs of one line-up come from the same matches, and may be correlated in any way. In a
+    symmetric game all orders of a line-up are the same matches.
+    """
+    found = np.where(weights != 0.0, np.abs(weights) * deviations, 0.0).sum(0)
+    by_line_up = found.reshape(-1)
+    if is_symmetric:
+        line_ups = np.sort(np.indices(found.shape).reshape(found.ndim, -1), axis=0)
+        number = np.unique(line_ups, axis=1, return_inverse=True)[1].reshape(-1)
+        by_line_up = np.bincount(number, by_line_up)
+    return float(np.linalg.norm(by_line_up))

@@ -24,7 +24,7 @@ LINES, LOCK = "psro.jsonl", "lock"
 CHECK = "check"  # the key of a line's checksum, which covers the rest of the line
 PREVIOUS = "previous"  # the key of the previous line's checksum
 KIND = "psro"  # the key of the format version in the first line
-VERSION = 4
+VERSION = 5
 
 
 class Record:
@@ -152,7 +152,11 @@ def _lines(data: bytes, path: Path) -> tuple[list[dict[str, Any]], str]:
         line, why = _parsed(text), ""
         if line is not None and line.pop(PREVIOUS, None) != previous:
             line, why = None, ": it does not follow from the line before it"
-        if line is None or (number == 1 and line.get(KIND) != VERSION):
+        if line is not None and number == 1 and line.get(KIND) != VERSION:
+            raise RunDirectoryError(
+                f"{path} was written by another version of Remuda; start over in another directory"
+            )
+        if line is None:
             raise RunDirectoryError(
                 f"{path} is damaged in line {number}{why}; start over in another directory"
             )

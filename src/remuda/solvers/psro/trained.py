@@ -122,6 +122,7 @@ class TrainedLoop(Loop):
         self.policies: list[list[Named]] = [[(RANDOM, RANDOM)] for _ in range(roles)]
         self.sums = LineUpSums(self._seats, symmetric)
         self._rounds: set[tuple[int, int]] = set()  # rounds played: (iteration, 0 or 1)
+        self._first: dict[int, int] = {}  # by iteration, the matches of each new line-up
         self._trained: dict[int, _Responses] = {}  # responses by iteration
         self._solver = meta_solver(self._settings.meta_solver, TOLERANCE, symmetric)
 
@@ -185,6 +186,8 @@ class TrainedLoop(Loop):
         for line in self._record.lines[1:]:
             if "round" in line:
                 self._rounds.add((line["after"], line["round"]))
+                if line["round"] == 0:
+                    self._first[line["after"]] = line["first"]
                 for each in line["line_ups"]:
                     self.sums.add(each["line_up"], each["sums"])
             elif "responses" in line:
@@ -230,10 +233,11 @@ class TrainedLoop(Loop):
         counts = self.counts
         played = self.sums.matches(counts)
         new = [line_up for line_up in self.sums.line_ups(counts) if not played[line_up]]
-        matches = first_matches(len(new), counts, self._settings.matches)
-        if new and (number, 0) not in self._rounds:
+        if (number, 0) not in self._rounds:
+            matches = first_matches(len(new), counts, self._settings.matches)
+            self._first[number] = matches
             self._play(number, 0, dict.fromkeys(new, matches))
-        return matches
+        return self._first[number]
 
     def _strategy(self) -> MetaStrategy:
         return self._solver.solve(self.sums.payoffs(self.counts))
@@ -257,7 +261,13 @@ class TrainedLoop(Loop):
             )
             if self._stopped():
                 raise _StoppedError
-        line = {"after": number, "round": turn, "line_ups": played, "seconds": self.seconds}
+        line = {
+            "after": number,
+            "round": turn,
+            "first": self._first[number],
+            "line_ups": played,
+            "seconds": self.seconds,
+        }
         self._record.append(line)
         self._rounds.add((number, turn))
         for each in played:

@@ -164,17 +164,19 @@ def _evaluate_among(options: EvaluateOptions, background: str) -> int:
     from remuda.coordinator.coordinator import Signals
     from remuda.evaluation.results import Limits
     from remuda.runs.run_directory import RunDirectory
-    from remuda.ui.analysis.focal import evaluate_among, write_chart
+    from remuda.ui.analysis.focal import check_picture, evaluate_among, write_chart
     from remuda.ui.terminal.live import PlayProgress
 
     for name in ("scripted", "histories"):
         if getattr(options, name):
             raise ConfigError(f"--{name} cannot be combined with --background; leave one out")
+    if options.out is not None:
+        check_picture(options.out)
     run = RunDirectory.open(options.run)
     _note_best(run, options.checkpoint)
     progress, signals = PlayProgress(sys.stderr), Signals()
     with signals.watching():
-        found, notes = evaluate_among(
+        found = evaluate_among(
             run,
             background,
             options.focal,
@@ -185,12 +187,17 @@ def _evaluate_among(options: EvaluateOptions, background: str) -> int:
             limits=Limits(options.seconds, signals.stopped, partial(progress, "play")),
         )
     progress.close()
-    for note in notes:
-        print(f"remuda: {note}", file=sys.stderr)
+    code = 0 if signals.caught is None else 128 + signals.caught
+    played = sum(each.episodes for each in found.returns)
+    if found.cut:
+        wanted = options.episodes * len(found.returns)
+        print(f"remuda: {found.cut} after {played:,} of {wanted:,} episodes", file=sys.stderr)
+    if not played:
+        return code or 1
     options.show(found.as_summary, lambda: print(found.short_table().as_text(most=None)))
     if options.out is not None:
         write_chart(found, options.out)
-    return 0 if signals.caught is None else 128 + signals.caught
+    return code
 
 
 def _print_evaluation(options: EvaluateOptions, game: str, evaluation: Evaluation) -> None:
