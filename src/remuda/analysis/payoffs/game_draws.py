@@ -25,7 +25,10 @@ def moderated(game: EmpiricalGame) -> Numbers:
     if not known.any():
         return np.zeros(both.shape)
     if not freedom.any():
-        raise UsageError("no line-up was played twice: the uncertainty of its returns is unknown")
+        raise UsageError(
+            "no line-up was played twice, so the uncertainty of its returns is unknown; play more "
+            "matches"
+        )
     own = np.where(both & (freedom > 0.0)[:, None, None], game.covariances, 0.0)
     prior, same = np.zeros(own.shape[1:]), np.eye(game.num_strategies, dtype=np.bool_)
     weights = both * (freedom / (freedom + UNLIKE))[:, None, None]

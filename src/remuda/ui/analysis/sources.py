@@ -246,6 +246,7 @@ class Population:
     payoffs: Payoffs  # by meeting
     roles: tuple[Role, ...] = ()  # with different policies; empty: all play the same seats
     game: EmpiricalGame | None = None  # None: two interchangeable seats, or too many line-ups
+    is_too_large: bool = False  # True: too many line-ups of three interchangeable seats or more
 
     def part(self, only: Sequence[str]) -> Population:
         """Return the population of these policies."""
@@ -255,13 +256,14 @@ class Population:
             payoffs.part([payoffs.names.index(name) for name in only]),
             () if game is None or not self.roles else game.roles,
             game,
+            self.is_too_large,
         )
 
     def analyse(self, rng: np.random.Generator, samples: int) -> Analysis | RolesAnalysis:
         """Analyse the policies: those of each role, or all of them together."""
         if self.roles:
             return analyse_roles(self.payoffs, self.roles, self.game, rng, samples)
-        return analyse(self.payoffs, rng, samples, self.game)
+        return analyse(self.payoffs, rng, samples, self.game, self.is_too_large)
 
 
 def population_of(source: AnalysisSource, choice: Choice, most: int | None = None) -> Population:
@@ -339,7 +341,7 @@ def _read_ledger(
     try:
         game = read_game(ledger, source.groups, keep=listed, adjust=adjust)
     except TooLargeError:
-        return Population(payoffs)
+        return Population(payoffs, is_too_large=True)
     return Population(payoffs, game=game)
 
 
