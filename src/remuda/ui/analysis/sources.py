@@ -64,7 +64,7 @@ class AnalysisSource:
     """Seats by role: several roles have different policies, and a single role has three
     interchangeable seats or more. Empty: a game of two interchangeable seats or teams."""
     shares: Mapping[str, float] = field(default_factory=dict)
-    """The weight of the team's mean in a policy's returns; empty: the returns of its own seats."""
+    """The weight of the team's mean in a policy's returns; empty: each seat's own return counts."""
 
     @property
     def has_payoffs(self) -> bool:
