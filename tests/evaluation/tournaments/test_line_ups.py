@@ -154,3 +154,17 @@ def test_what_makes_no_line_ups_is_refused(tmp_path):
     ):
         with refuses(UsageError):
             play_until(setup, REGRET, tmp_path / "t", **options)
+
+
+def test_a_look_ends_at_its_limit():
+    """Draws end at `stop`, and fewer draws are less sure."""
+    role = Role("players", ("a", "b"), 2)
+    chosen = np.repeat([[0, 0], [0, 1], [1, 1]], 40, 0)
+    returns = np.random.default_rng(0).standard_normal(chosen.shape) - (chosen == 1)
+    game = game_of_matches([role], [0, 0], chosen, returns)
+    answer = Solution((np.array([1.0, 0.0]),), np.zeros(1), np.zeros(1), "")
+    doubts = [
+        chance_above(game, answer, 1.0, 1e-3, np.random.default_rng(0), stop)[1]
+        for stop in (lambda: False, lambda: True)
+    ]
+    assert doubts[0] < 1e-3 < doubts[1]

@@ -67,13 +67,19 @@ def game_equilibrium(
 
 
 def chance_above(
-    game: EmpiricalGame, answer: Solution, limit: float, small: float, rng: np.random.Generator
+    game: EmpiricalGame,
+    answer: Solution,
+    limit: float,
+    small: float,
+    rng: np.random.Generator,
+    stop: Callable[[], bool] = lambda: False,
 ) -> tuple[float, float]:
     """Return the mean regret of mixtures under draws of the payoffs, and its chance above `limit`.
 
     The chance is the share of draws, with one more draw above (Davison and Hinkley 1997, "Bootstrap
     methods and their application", section 4.2). There are enough draws to compare it with the
-    probability `small`: they end once that many are above that it must be larger.
+    probability `small`: they end once that many are above that it must be larger, or
+    at `stop`.
 
     All line-ups of the game were played.
     """
@@ -95,6 +101,8 @@ def chance_above(
         best = (gains + np.einsum("npk,psk->ns", scaled, noise, optimize=True)).max(1)
         above, number = above + int((best > limit).sum()), number + count
         total += float(best.sum())
+        if stop():
+            break
     return total / number, (above + 1) / (number + 1)
 
 

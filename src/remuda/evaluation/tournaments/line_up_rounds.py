@@ -60,12 +60,11 @@ class LineUpRounds(Rounds):
         """Return whether every line-up has at least two matches in which all agents took part."""
         return bool((self._counted() > 1).all())
 
-    def answer(self) -> LookResult:
-        game, solution = self._solved()
+    def answer(self, stop: Callable[[], bool]) -> LookResult:
+        game, solution = self._solved(stop)
         allowed = share_of(self.number)
-        mean, doubt = chance_above(
-            game, solution, self._limit, (1.0 - self._wanted) * allowed, self.rng()
-        )
+        small = (1.0 - self._wanted) * allowed
+        mean, doubt = chance_above(game, solution, self._limit, small, self.rng(), stop)
         gains = game.deviation_payoffs(solution.mixtures)
         role = int(np.argmax(game.regret(solution.mixtures)))
         own = game.roles[role].strategies
@@ -90,7 +89,7 @@ class LineUpRounds(Rounds):
         counts = dict(zip(map(tuple, game.profiles.tolist()), game.counts.tolist(), strict=True))
         return np.array([counts.get(tuple(p.tolist()), 0) for p in every_profile(game.roles)])
 
-    def _solved(self, stop: Callable[[], bool] = lambda: False) -> tuple[EmpiricalGame, Solution]:
+    def _solved(self, stop: Callable[[], bool]) -> tuple[EmpiricalGame, Solution]:
         """Return the game of all finished matches, and its equilibrium."""
         done = self._opened.results.done
         if self._known is None or self._known[0] != done:

@@ -75,6 +75,9 @@ def play_until(
         def reason() -> str:
             return limits.cut(time.monotonic() - start)
 
+        def stopped() -> bool:
+            return bool(reason())
+
         while not cut:
             planned = opened.results.unfinished_among(rounds.planned())
             limits.watch(opened.results.done, max_matches)
@@ -84,14 +87,14 @@ def play_until(
             if cut := opened.play(planned, remaining, max_matches, copies):
                 break
             if rounds.number and rounds.may_look():
-                look = rounds.look()
+                look = rounds.look(stopped)
                 if on_look is not None:
                     on_look(look)
                 if look.reached:
                     break
-            if not rounds.plan(lambda: bool(reason())):
+            if not rounds.plan(stopped):
                 cut = reason() or SPENT
-        return opened.tournament(cut, rounds.look() if rounds.may_look() else None)
+        return opened.tournament(cut, rounds.look(stopped) if rounds.may_look() else None)
 
 
 def _first_of_each(seats: int) -> int:
@@ -139,7 +142,7 @@ class _PairRounds(Rounds):
         size = self.size(len(self._names))
         return self._shared(allocate(self.payoffs(), self._question, size, self.rng(), stop))
 
-    def answer(self) -> LookResult:
+    def answer(self, stop: Callable[[], bool]) -> LookResult:  # noqa: ARG002
         return answer_at_look(self.payoffs(), self._question, self.number)
 
     def may_look(self) -> bool:
