@@ -117,5 +117,5 @@ def test_an_equilibrium_that_is_not_found_takes_nothing_from_the_rest(monkeypatc
     general = played(rng.normal(size=(30, 30)), 5, zero_sum=False)
     found = analysed(general)
     assert found.equilibrium is None
-    assert found.in_words()["equilibrium"].startswith("No equilibrium was found in time")
+    assert found.in_words()["equilibrium"].startswith("The equilibrium is unknown: seconds is 0")
     assert len(found.ranking.ranks) == 30

@@ -174,3 +174,34 @@ def test_a_role_without_policies_is_refused(tmp_path):
     rng = np.random.default_rng(0)
     with refuses(UsageError):
         analyse_roles(payoffs, game.roles[:1], game, rng)
+
+
+def test_an_unknown_equilibrium_has_its_reason(tmp_path):
+    """Policies of a round robin that never met alone, line-ups that were played once, and a game
+    of too many line-ups."""
+    rng = np.random.default_rng(0)
+
+    def words(payoffs, game, **options):
+        return analyse(payoffs, rng, 20, game, **options).in_words()["equilibrium"]
+
+    payoffs, game = robin(tmp_path, [2.0, 1.5, 1.0, 0.5])
+    alone = payoffs.part([0, 1]), game.part(lambda _, name: name in ("p0", "p1"))
+    assert "no match was among these policies only" in words(*alone)
+    assert "too many line-ups" in words(payoffs, None, is_too_large=True)
+    rows = [
+        ([(policy, -1) for policy in dealt], np.arange(3.0))
+        for dealt in itertools.combinations(range(4), 3)
+    ]
+    path = write_ledger(tmp_path, rows, [f"p{number}" for number in range(4)], 3)
+    once = read_game(path, [SeatGroup("players", (0, 1, 2))])
+    assert once.counts.max() == 1
+    assert "no line-up was played twice" in words(payoffs, once)
+
+
+def test_a_large_game_of_roles_says_so(tmp_path):
+    names = [f"{player} {name}" for player in "abc" for name in ROCKS]
+    rows = matches_of([[0, 1, 2], [3, 4, 5], [6, 7, 8]], lambda _: np.zeros(3), each=2)
+    path = write_ledger(tmp_path, rows, names, 3)
+    roles = read_game(path, PLAYERS).roles
+    found = analyse_roles(read_payoffs(path), roles, None, np.random.default_rng(0), 20)
+    assert "too many line-ups" in found.in_words()["equilibrium"]

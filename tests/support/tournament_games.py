@@ -26,8 +26,8 @@ class Pull(VectorEnv):
             AgentSpec(f"agent_{i}", space, Discrete(2), team=side)
             for i, side in enumerate(self.SIDES)
         )
-        self.turn_groups = ((0, 1, 2, 3),)
-        shape = (num_envs, 4)
+        self.turn_groups = (tuple(range(len(self.SIDES))),)
+        shape = (num_envs, len(self.SIDES))
         self._chosen = np.zeros(shape, np.float32)
         self._rewards = np.zeros(shape, np.float32)
         self._terminated = np.zeros(shape, np.bool_)
@@ -71,6 +71,33 @@ class LongLoses(Pull):
         over = self._terminated[:, 0]
         self._rewards[over] = np.where(self._length[over] > 1, -1, 1)[:, None]
         return result
+
+
+class FirstSeat(Pull):
+    """Five seats of one turn, of which only the first earns anything: its action."""
+
+    SIDES = ("",) * 5
+
+    def end_turn(self):
+        self._rewards[:, 0] = self._chosen[:, 0]
+        self._terminated[:], self.active[:] = True, False
+        return TurnResult(self._rewards, self._terminated, np.zeros_like(self._terminated))
+
+
+class Absent(FirstSeat):
+    """Agent 3 takes part in a quarter of the matches, drawn by the seed."""
+
+    OF = 4
+
+    def reset(self, seeds, mask):
+        super().reset(seeds, mask)
+        self.active[mask, 3] = seeds[mask] % self.OF == self.OF - 1
+
+
+class NeverWhole(Absent):
+    """Agent 3 never takes part."""
+
+    OF = 1 << 62
 
 
 class Fails(Pull):

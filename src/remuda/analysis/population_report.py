@@ -37,6 +37,8 @@ BOUND = (
     "; this is a lower bound, within the population: a trained best response "
     "(`remuda exploit RUN`) may gain more."
 )
+TOO_LARGE = "the game has too many line-ups; select fewer policies"
+AT_MOST = "at most {} in 97.5% of payoff draws"  # a regret under draws of the payoffs
 UNKNOWN = 0.8  # a share with a wider interval is not reported
 
 
@@ -54,6 +56,7 @@ class Analysis:
     game: EmpiricalGame | None = None  # of three interchangeable seats or more, if not too large
     gain: Estimate | None = None  # of a seat of `game` that always plays the best policy
     next_line_ups: tuple[NextLineUp, ...] = ()  # of `game`
+    unsolved: str = ""  # why there is no equilibrium; empty: self-play is missing
 
     def as_summary(self) -> dict[str, object]:
         """Return the contents of `analysis.json`."""
@@ -130,8 +133,8 @@ class Analysis:
 
     def _equilibrium_in_words(self) -> str:
         if self.equilibrium is None:
-            if not self.payoffs.missing.any():
-                return "No equilibrium was found in time; analyse fewer policies."
+            if self.unsolved:
+                return f"The equilibrium is unknown: {self.unsolved}."
             return (
                 "The equilibrium is unknown: self-play is missing for some policies. "
                 "`remuda tournament RUN:all --sampled` plays it; analyse its directory."
@@ -186,7 +189,7 @@ class Analysis:
         if self.equilibrium is None:
             return ""
         most = max(float(self.equilibrium.regrets[2].max()), 0.0)
-        return f", against the equilibrium at most {figures(most, 2)}"
+        return f", against the equilibrium {AT_MOST.format(figures(most, 2))}"
 
     def _structure_in_words(self) -> str:
         share = self.structure.transitive
@@ -241,11 +244,13 @@ def analyse(
     rng: np.random.Generator,
     samples: int = SAMPLES,
     game: EmpiricalGame | None = None,
+    is_too_large: bool = False,
 ) -> Analysis:
     """Analyse two pooled roles with the same policies: each policy plays both equally often.
 
     `game`: the same policies on three interchangeable seats or more. If self-play is missing, or
-    all line-ups were played, the equilibrium is that of this game.
+    all line-ups were played, the equilibrium is that of this game; `is_too_large`: there are three
+    seats or more, and no `game` because of its size.
     """
     if len({frozenset(names) for names in payoffs.strategies}) > 1:
         first, *_, last = (", ".join(names[:5]) for names in payoffs.strategies)
@@ -262,7 +267,11 @@ def analyse(
     is_incomplete = bool(whole.missing.any())
     others = whole.matrix[~np.eye(len(whole.names), dtype=np.bool_)]
     known = whole if game is None else with_predicted_own(whole)
-    equilibrium = _equilibrium(whole, rng, samples, game)
+    equilibrium, unsolved = None, TOO_LARGE if is_too_large and whole.missing.any() else ""
+    try:
+        equilibrium = _equilibrium(whole, rng, samples, game)
+    except UsageError as error:
+        unsolved = str(error)
     return Analysis(
         whole,
         rank_intervals(whole, mean_payoff, rng, samples),
@@ -276,15 +285,13 @@ def analyse(
         game,
         None if game is None else gain_over_mean(whole, rng, samples, mean_payoff),
         next_line_ups(game, None if equilibrium is None else equilibrium.answer.mixtures),
+        unsolved,
     )
 
 
 def _equilibrium(
     payoffs: Payoffs, rng: np.random.Generator, samples: int, game: EmpiricalGame | None
 ) -> UncertainEquilibrium | None:
-    try:
-        if game is not None and (game.is_whole or payoffs.missing.any()):
-            return game_equilibrium(game, rng, samples, SECONDS)
-        return None if payoffs.missing.any() else nash(payoffs, rng, samples, SECONDS)
-    except UsageError:
-        return None
+    if game is not None and (game.is_whole or payoffs.missing.any()):
+        return game_equilibrium(game, rng, samples, SECONDS)
+    return None if payoffs.missing.any() else nash(payoffs, rng, samples, SECONDS)

@@ -15,8 +15,10 @@ from remuda.analysis.payoffs.empirical_game import EmpiricalGame, Role
 from remuda.analysis.payoffs.game_draws import pair_draws
 from remuda.analysis.payoffs.payoffs import KNOWN, Payoffs
 from remuda.analysis.population_report import (
+    AT_MOST,
     SAMPLES,
     SECONDS,
+    TOO_LARGE,
     diversity_in_words,
     ranking_in_words,
 )
@@ -80,6 +82,7 @@ class RolesAnalysis:
     game: EmpiricalGame | None  # None: too large
     equilibrium: UncertainEquilibrium | None  # None: none was found
     next_line_ups: tuple[NextLineUp, ...] = ()
+    unsolved: str = ""  # why there is no equilibrium
 
     def as_summary(self) -> dict[str, object]:
         """Return the contents of `analysis.json`."""
@@ -135,7 +138,7 @@ class RolesAnalysis:
     def _equilibrium_in_words(self) -> str:
         found = self.equilibrium
         if found is None:
-            return "No equilibrium was found; analyse fewer policies."
+            return f"The equilibrium is unknown: {self.unsolved}."
         parts = []
         for number, each in enumerate(self.roles):
             mixture, value = found.answer.mixtures[number], found.answer.values[number]
@@ -163,7 +166,7 @@ class RolesAnalysis:
             text += f" ({figures(low, 2)} to {figures(high, 2)})"
             if self.equilibrium is not None:
                 most = max(float(self.equilibrium.regrets[2][number]), 0.0)
-                text += f", against the equilibrium at most {figures(most, 2)}"
+                text += f", against the equilibrium {AT_MOST.format(figures(most, 2))}"
             parts.append(text)
         return (
             f"If all policies are dealt equally often, {'; '.join(parts)}. This is a lower bound, "
@@ -215,9 +218,14 @@ def analyse_roles(
         )
         for number, (role, pair) in enumerate(zip(roles, pairs, strict=True))
     )
-    equilibrium = _equilibrium(pairs, roles, game, rng, samples)
+    equilibrium, unsolved = None, ""
+    try:
+        equilibrium = _equilibrium(pairs, roles, game, rng, samples)
+    except UsageError as error:
+        unsolved = str(error)
     mixtures = None if equilibrium is None else equilibrium.answer.mixtures
-    return RolesAnalysis(payoffs, found, game, equilibrium, next_line_ups(game, mixtures))
+    following = next_line_ups(game, mixtures)
+    return RolesAnalysis(payoffs, found, game, equilibrium, following, unsolved)
 
 
 def _equilibrium(
@@ -226,19 +234,18 @@ def _equilibrium(
     game: EmpiricalGame | None,
     rng: np.random.Generator,
     samples: int,
-) -> UncertainEquilibrium | None:
+) -> UncertainEquilibrium:
     """Solve the game itself if its line-ups were played, or else that of one seat of two roles."""
     is_whole = game is not None and game.is_whole
     of_seats = any(role.seats > 1 for role in roles)
-    try:
-        if len(roles) == 2 and not (is_whole and of_seats):
-            drawn = None
-            if game is not None and of_seats and (game.counts > 1).any():
-                drawn = pair_draws(game, pairs[0], samples, rng)
-            return nash(pairs[0], rng, samples, SECONDS, drawn)
-        return None if game is None else game_equilibrium(game, rng, samples, SECONDS)
-    except UsageError:
-        return None
+    if len(roles) == 2 and not (is_whole and of_seats):
+        drawn = None
+        if game is not None and of_seats and (game.counts > 1).any():
+            drawn = pair_draws(game, pairs[0], samples, rng)
+        return nash(pairs[0], rng, samples, SECONDS, drawn)
+    if game is None:
+        raise UsageError(TOO_LARGE)
+    return game_equilibrium(game, rng, samples, SECONDS)
 
 
 def _alpha_ranks(pairs: Sequence[Payoffs], game: EmpiricalGame | None) -> list[Numbers] | None:

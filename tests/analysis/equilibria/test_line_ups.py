@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
+from refusals import refuses
 from remuda.analysis.equilibria import correlated, line_ups
 from remuda.analysis.equilibria.game_equilibrium import game_equilibrium
 from remuda.analysis.payoffs.empirical_game import Role, exact_game
 from remuda.analysis.payoffs.profile_sums import game_of_matches
+from remuda.errors import UsageError
 from role_games import public_goods, shapley
 
 
@@ -100,3 +102,30 @@ def test_a_whole_game_of_one_role_has_a_nash_equilibrium():
     of_players = game_equilibrium(shapley(), np.random.default_rng(0), 5)
     assert of_players.kind == "correlated"
     assert of_players.answer.regret.max() <= 1e-9
+
+
+@pytest.mark.parametrize("coarse", [False, True])
+def test_a_role_of_one_strategy_has_no_deviation(coarse):
+    """x has one strategy; y and z each earn 1 by matching the other's number."""
+    roles = [Role("x", ("x0",)), Role("y", ("y0", "y1")), Role("z", ("z0", "z1"))]
+
+    def payoff(profile):
+        return np.append(0.0, np.repeat(float(profile[1] == profile[3]), 4))
+
+    game = exact_game(roles, payoff)
+    found = line_ups.solve(game, coarse)
+    assert found.mixtures[0] == pytest.approx([1.0])
+    assert found.regret == pytest.approx([0.0] * 3, abs=1e-9)
+    assert found.values[1:].min() >= 0.5 - 1e-9
+
+
+def test_a_game_without_line_ups_is_refused():
+    none = game_of_matches(
+        [Role("players", ("a", "b"), 3)], [0] * 3, np.full((1, 3), -1), np.zeros((1, 3))
+    )
+    for solver in (
+        line_ups.solve,
+        lambda game: game_equilibrium(game, np.random.default_rng(0), 5),
+    ):
+        with refuses(UsageError):
+            solver(none)

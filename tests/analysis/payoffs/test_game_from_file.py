@@ -35,6 +35,14 @@ def test_seats_with_the_same_policies_are_a_role(tmp_path):
     assert np.isnan(found.payoffs.matrix[0, 1])
 
 
+def test_an_absent_seat_has_no_policy(tmp_path):
+    found = read_matches(file_of(tmp_path / "x.csv", TEAMS.replace("2,a,,b", "2,,,b")))
+    assert found.payoffs.names == ("a", "b", "x", "y")
+    assert found.game.counts.tolist() == [2, 1]
+    named = read_matches(file_of(tmp_path / "x.csv", TEAMS))  # and does not count either
+    np.testing.assert_array_equal(found.payoffs.matrix, named.payoffs.matrix)
+
+
 def test_a_file_of_three_seats_is_analysed(tmp_path):
     rng, lines = np.random.default_rng(0), ["p/policy,q/policy,r/policy,p/return,q/return,r/return"]
     for _ in range(300):
@@ -58,8 +66,10 @@ def test_a_file_of_three_seats_is_analysed(tmp_path):
         "a/policy,a/return,b/policy,b/return\nx,1,y,much",
         "a/policy,a/return,b/policy,b/return\nx,1,y,inf",
         "a/policy,a/return,b/policy,b/return",
+        "a/policy,a/return,b/policy,b/return\nx,1,,2",
+        "a/policy,a/return,b/policy,b/return\nx,1,,",
     ],
-    ids=["no return", "one seat", "short", "word", "infinite", "empty"],
+    ids=["no return", "one seat", "short", "word", "infinite", "empty", "no policy", "no seat"],
 )
 def test_what_is_no_list_of_matches_is_refused(tmp_path, text):
     with refuses(UsageError):

@@ -1,7 +1,5 @@
 """Games with roles are read from ledgers: teams, interchangeable seats and unlike seats."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 
@@ -44,10 +42,13 @@ def test_teams_are_roles_with_policies_of_their_own(tmp_path):
         "red: a, b against blue: c",
     ]
     assert game.means[1].tolist() == [4.0, 4.0, -4.0]
-    shared = partial(shared_returns, sides=(0, 0, 1), share=0.5)
+
+    def shared(returns, _):
+        return shared_returns(returns, (0, 0, 1), np.full(returns.shape, 0.5))
+
     assert read_game(path, TEAMS, adjust=shared).means[1].tolist() == [4.0, 4.0, -4.0]
     assert read_game(path, TEAMS, adjust=shared).covariances[1, 0, 0] == 12.5  # of 1.5 and 6.5
-    wins = read_game(path, TEAMS, adjust=partial(won, sides=(0, 0, 1)))
+    wins = read_game(path, TEAMS, adjust=lambda returns, _: won(returns, (0, 0, 1)))
     assert wins.means[0].tolist()[0] == 0.5  # 0 loses to 1, and 2 beats it
     assert wins.means[1].tolist() == [1.0, 1.0, 0.0]
 

@@ -1,14 +1,22 @@
 """Tournaments of line-ups, until the equilibrium of their game is known to have a small regret."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from refusals import refuses
+from remuda.analysis.equilibria.game_equilibrium import chance_above
+from remuda.analysis.equilibria.regret import Solution
+from remuda.analysis.payoffs.empirical_game import Role
+from remuda.analysis.payoffs.profile_sums import game_of_matches
 from remuda.analysis.ranking.next_matches import SmallRegret, parse_until
 from remuda.errors import UsageError
 from remuda.evaluation.tournaments.entrants import setup_of_entrants
-from remuda.evaluation.tournaments.rounds import filled
-from remuda.evaluation.tournaments.until import play_until
+from remuda.evaluation.tournaments.game_schedule import schedule_of
+from remuda.evaluation.tournaments.line_up_rounds import even, first_matches
+from remuda.evaluation.tournaments.rounds import ROUNDS, filled, read_rounds
+from remuda.evaluation.tournaments.until import SPENT, play_until
 from remuda.ui.analysis.sources import Choice, open_sources, population_of
 from tournament_games import always
 
@@ -41,12 +49,84 @@ def test_a_dominant_strategy_is_the_answer(tmp_path):
     found = play_until(dilemma(), REGRET, tmp_path / "t")
     assert found.line_ups
     assert found.until.reached
-    assert found.until.words == "regret 0 in only defects"
+    assert found.until.words.startswith("regret 0.00")
+    assert found.until.words.endswith(" in only defects")
     # cooperates: beside itself and beside who defects; all line-ups were played
     assert np.isfinite(found.means).all()
     again = play_until(dilemma(), REGRET, tmp_path / "t")
     assert again.num_matches == found.num_matches
     assert again.until == found.until
+
+
+def test_seatings_of_a_line_up_are_even():
+    seatings = np.array([1, 3, 4, 5])
+    assert first_matches(seatings).tolist() == [4, 6, 4, 5]
+    # 2 of 3 and 4 of 5 remain: 6 matches, of which the fifth is played, and one remains
+    assert even(np.array([2, 5, 4, 4]), seatings) == [2, 1, 1, 1]
+    assert even(np.array([0, 2, 0, 2]), seatings) == [0, 1, 0, 0]
+
+
+def earners(game):
+    return setup_of_entrants(game, {}, {"a": always(0, game), "c": always(1, game)})
+
+
+@pytest.mark.parametrize(("game", "several"), [("FirstSeat", False), ("Absent", True)])
+def test_each_round_has_all_seatings(tmp_path, game, several):
+    """c earns 1 in one of five seats, which is not among the first four matches of a line-up."""
+    setup = earners(f"tournament_games:{game}")
+    found = play_until(setup, "regret below 0.1 is 95% sure", tmp_path / "t", max_matches=2000)
+    assert found.until.reached
+    assert found.until.words.endswith(" in only c")
+    line_ups = schedule_of(replace(setup, line_ups=True), 0).seatings_by_profile()
+    rounds, total = read_rounds(tmp_path / "t" / ROUNDS), np.zeros(32, int)
+    assert (len(rounds) > 1) == several
+    for line in rounds:
+        total[line.seatings] += line.matches
+        for seatings in line_ups:
+            assert len(set(total[seatings])) == 1
+            assert total[seatings].sum() >= 4
+
+
+def test_line_ups_whose_matches_do_not_count_are_played_again(tmp_path):
+    looks = []
+    found = play_until(
+        earners("tournament_games:Absent"), "regret below 2 is 50% sure", on_look=looks.append
+    )
+    assert found.until.reached
+    assert found.until.rounds > 1
+    assert len(looks) < found.until.rounds
+
+
+def test_a_tournament_without_a_whole_match_ends_at_its_limit(tmp_path):
+    setup = earners("tournament_games:NeverWhole")
+    found = play_until(setup, REGRET, tmp_path / "t", max_matches=150)
+    assert found.cut == SPENT
+    assert found.until is None
+    assert 120 <= found.num_matches <= 150
+    again = play_until(setup, REGRET, tmp_path / "t", max_matches=300)
+    assert 270 <= again.num_matches <= 300
+
+
+def test_few_matches_are_refused_before_anything_is_written(tmp_path):
+    with refuses(UsageError):
+        play_until(dilemma(), REGRET, tmp_path / "t", max_matches=10)
+    assert not (tmp_path / "t").exists()
+
+
+def test_it_stops_at_a_wrong_answer_as_rarely_as_allowed():
+    """Of two seats, the second gains 1.01 X by deviating from a, and X is 1.5 standard errors."""
+    rng, matches, allowed = np.random.default_rng(0), 40, 0.01
+    error = np.sqrt(2.0 / matches)
+    limit, wrong, tried = 1.5 * error, 0, 1000
+    role = Role("players", ("a", "b"), 2)
+    chosen = np.repeat([[0, 0], [0, 1], [1, 1]], matches, 0)
+    answer = Solution((np.array([1.0, 0.0]),), np.zeros(1), np.zeros(1), "")
+    for _ in range(tried):
+        own = rng.standard_normal(len(chosen))
+        returns = np.stack([own, own], 1) + 1.01 * limit * (chosen == 1)
+        game = game_of_matches([role], [0, 0], chosen, returns)
+        wrong += chance_above(game, answer, limit, allowed, rng)[1] <= allowed
+    assert wrong <= allowed * tried + 3.0 * np.sqrt(allowed * tried)
 
 
 def test_roles_are_the_seats_of_their_entrants(tmp_path):
@@ -74,3 +154,17 @@ def test_what_makes_no_line_ups_is_refused(tmp_path):
     ):
         with refuses(UsageError):
             play_until(setup, REGRET, tmp_path / "t", **options)
+
+
+def test_a_look_ends_at_its_limit():
+    """Draws end at `stop`, and fewer draws are less sure."""
+    role = Role("players", ("a", "b"), 2)
+    chosen = np.repeat([[0, 0], [0, 1], [1, 1]], 40, 0)
+    returns = np.random.default_rng(0).standard_normal(chosen.shape) - (chosen == 1)
+    game = game_of_matches([role], [0, 0], chosen, returns)
+    answer = Solution((np.array([1.0, 0.0]),), np.zeros(1), np.zeros(1), "")
+    doubts = [
+        chance_above(game, answer, 1.0, 1e-3, np.random.default_rng(0), stop)[1]
+        for stop in (lambda: False, lambda: True)
+    ]
+    assert doubts[0] < 1e-3 < doubts[1]

@@ -8,8 +8,10 @@ import pytest
 import remuda
 from ledgers import write_ledger
 from refusals import refuses
+from remuda.analysis.payoffs.game_from_ledger import SeatGroup
 from remuda.errors import UsageError
 from remuda.runs.run_directory import RunDirectory
+from remuda.ui.analysis.sources import AnalysisSource, Choice, open_sources, population_of
 from remuda.ui.cli.main import run
 from remuda.ui.reports.analysis_page import write_section
 from ui.made_runs import a_run
@@ -131,3 +133,51 @@ def test_unlike_seats_are_roles(tmp_path):
     # all line-ups were played, so the game of four seats is solved itself
     assert found.equilibrium.kind == "role-symmetric"
     assert found.equilibrium.answer.mixtures[0] == pytest.approx([1.0, 0.0], abs=1e-6)
+
+
+def source_of(tmp_path, returns, **fields):
+    """A source of three equal matches of four policies on two teams of two seats."""
+    names = ("r0", "r1", "b0", "b1")
+    rows = [([(policy, -1) for policy in range(4)], returns)] * 3
+    ledger = write_ledger(tmp_path, rows, names, 4)
+    teams = (0, 0, 1, 1)
+    return AnalysisSource(
+        ledger, "x", tmp_path, "tag", ledger=ledger, **{"sides": teams, "rated": teams, **fields}
+    )
+
+
+ALONE = tuple(SeatGroup(f"agent_{seat}", (seat,)) for seat in range(4))
+
+
+def test_team_mates_of_other_roles_are_no_opponents(tmp_path):
+    source = source_of(tmp_path, (3.0, 1.0, 2.0, 0.0), groups=ALONE)
+    found = population_of(source, Choice(wins=True))
+    # agent_1 beats one of two opponents; its team-mate, which earns more, is none
+    assert found.game.means[0].tolist() == [1.0, 0.5, 0.5, 0.0]
+    cells = found.payoffs.matrix
+    assert cells[1, 2:].tolist() == [0.0, 1.0]
+    # beside a team-mate: the share of the opponents that it beats
+    assert cells[0, 1] == 1.0
+    assert cells[1, 0] == 0.5
+
+
+def test_each_policy_has_its_share_of_the_whole_team(tmp_path):
+    """r1 is scripted; r0 learns from the team, b0 half, and b1 from its own returns."""
+    shares = {"r0": 1.0, "b0": 0.5}
+    groups = (ALONE[0], *ALONE[2:])
+    fields = {"sides": (0, -1, 1, 1), "groups": groups, "shares": shares}
+    source = source_of(tmp_path, (4.0, 0.0, 1.0, 5.0), **fields)
+    assert population_of(source, Choice(only=("r0", "b0", "b1"))).game.means.tolist() == [[2, 2, 5]]
+    pooled = population_of(source_of(tmp_path, (4.0, 0.0, 1.0, 5.0), shares=shares), Choice())
+    assert pooled.payoffs.matrix[0, 2] == 2.0
+    assert pooled.payoffs.matrix[2, 0] == 2.0
+    assert pooled.payoffs.matrix[3, 0] == 5.0
+
+
+def test_shares_are_those_of_each_policy(tmp_path):
+    names = ("r0", "r1", "r2", "b0", "b1", "b2")
+    more = {"policies": {"r0": {"share_rewards": 0.5}}, "population": TEAMS}
+    path = a_run(tmp_path / "shares", names=names, **TAG, policy={"share_rewards": 1.0}, **more)
+    dealt(path, names, [(0, 1, 3, 4)])
+    (source,) = open_sources([path])
+    assert source.shares == {**dict.fromkeys(names, 1.0), "r0": 0.5}

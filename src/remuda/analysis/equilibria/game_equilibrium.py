@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -11,11 +12,14 @@ from remuda.analysis.equilibria import line_ups, role_symmetric
 from remuda.analysis.equilibria.regret import Solution
 from remuda.analysis.equilibria.uncertain_equilibrium import USED, UncertainEquilibrium, summed
 from remuda.analysis.payoffs.empirical_game import EmpiricalGame
-from remuda.analysis.payoffs.game_draws import draws
+from remuda.analysis.payoffs.game_draws import draws, roots_of, scales
 from remuda.types import Numbers
 
 SOLVED = 20  # draws that are solved; the regret of the answer is computed in all draws
 LARGE = 20_000  # line-ups times deviations from which on the equilibrium is a coarse one
+RESOLVED = 50  # draws above a limit, for a standard error of 14% of their share
+FEW = 256  # draws after which they may end
+PIECE, SIZE = 4096, 2_000_000  # most draws, and most normal numbers, at once
 ROLE_SYMMETRIC, CORRELATED, COARSE = "role-symmetric", "correlated", "coarse correlated"
 
 Solver = Callable[[EmpiricalGame], Solution]
@@ -62,15 +66,44 @@ def game_equilibrium(
     return _gathered(game, kind, answer, regret, solver, rng, samples)
 
 
-def regret_draws(
-    game: EmpiricalGame, answer: Solution, rng: np.random.Generator, samples: int
-) -> Numbers:
-    """Return the regrets of mixtures under draws of the payoffs: [samples, R].
+def chance_above(
+    game: EmpiricalGame,
+    answer: Solution,
+    limit: float,
+    small: float,
+    rng: np.random.Generator,
+    stop: Callable[[], bool] = lambda: False,
+) -> tuple[float, float]:
+    """Return the mean regret of mixtures under draws of the payoffs, and its chance above `limit`.
+
+    The chance is the share of draws, with one more draw above (Davison and Hinkley 1997, "Bootstrap
+    methods and their application", section 4.2). There are enough draws to compare it with the
+    probability `small`: they end once that many are above that it must be larger, or
+    at `stop`.
 
     All line-ups of the game were played.
     """
-    regret = _regret_of_mixtures(game, answer, game.chances(answer.mixtures))
-    return np.array([regret(drawn) for drawn in draws(game, samples, rng)])
+    likely, means = game.chances(answer.mixtures), np.nan_to_num(game.means)
+    over_mixture = np.eye(game.num_strategies)
+    for columns, mixture in zip(game.columns, answer.mixtures, strict=True):
+        over_mixture[columns, columns] -= mixture
+    gains = over_mixture @ (likely * means).sum(0)
+    noise = (over_mixture * likely[:, None]) @ roots_of(game)  # [P, S, S] of the gains
+    varies = noise.any((1, 2))
+    noise, counts = noise[varies], game.counts[varies]
+    at_once = max(1, min(PIECE, SIZE // max(noise[:, 0].size, 1)))
+    above = number = 0
+    total, wanted = 0.0, math.ceil(RESOLVED / small)
+    while number < wanted and above < RESOLVED:
+        count = min(at_once, wanted - number, max(number, FEW))
+        scaled = rng.standard_normal((count, len(noise), game.num_strategies))
+        scaled *= scales(counts, count, rng)[:, :, None]
+        best = (gains + np.einsum("npk,psk->ns", scaled, noise, optimize=True)).max(1)
+        above, number = above + int((best > limit).sum()), number + count
+        total += float(best.sum())
+        if stop():
+            break
+    return total / number, (above + 1) / (number + 1)
 
 
 def _regret_of_mixtures(game: EmpiricalGame, answer: Solution, likely: Numbers) -> Regret:

@@ -82,8 +82,12 @@ def solve(game: EmpiricalGame, coarse: bool = False, swaps: Swaps | None = None)
     """Return the equilibrium with the largest entropy, or else the one with the least regret.
 
     `mixtures` are the expected shares of each role's seats, and `joint` [P] the probabilities of
-    the line-ups.
+    the line-ups. Raise `UsageError` if no line-up was played.
     """
+    if not len(game.profiles):
+        raise UsageError(
+            "no match was among these policies only; select policies that met, or play more matches"
+        )
     swaps = swaps or Swaps.of(game)
     gains = swaps.gains(game.means)
     spread = _spread(game)
@@ -122,10 +126,9 @@ def regret(swaps: Swaps, gains: Numbers, probabilities: Numbers, coarse: bool) -
         own = swaps.role == role
         groups = swaps.after[own] if coarse else swaps.before[own]
         if coarse:  # always play t, whatever was dealt
-            by_strategy = np.bincount(groups, gained[own])
-            found[role] = max(float(by_strategy.max()), 0.0)
+            found[role] = np.bincount(groups, gained[own]).max(initial=0.0)
         else:  # the best reply to each strategy that may be dealt
-            best: Numbers = np.zeros(int(groups.max()) + 1)
+            best: Numbers = np.zeros(int(groups.max(initial=-1)) + 1)
             np.maximum.at(best, groups, gained[own])
             found[role] = best.sum()
     return found

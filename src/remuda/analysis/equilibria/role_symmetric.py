@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 
 import numpy as np
@@ -26,18 +26,24 @@ STEPS = 300  # of the dynamics from one start
 RATE = 0.2  # of the dynamics, relative to the range of the payoffs
 PLAYED = 1e-3  # probability above which a strategy belongs to the support
 MOST_BITS = 10  # strategies of all roles for which every support is tried
+EVALUATIONS = 50  # of a least squares search; from a near start fewer than 20 suffice
 ENOUGH = 1e-9  # accepted regret, relative to the range of the payoffs
 
 Mixtures = tuple[Numbers, ...]
+Stop = Callable[[], bool]
 
 
 def solve(
-    game: EmpiricalGame, rng: np.random.Generator, starts: int = 20, seconds: float = 10.0
+    game: EmpiricalGame,
+    rng: np.random.Generator,
+    starts: int = 20,
+    seconds: float = 10.0,
+    stop: Stop = lambda: False,
 ) -> Solution:
     """Return the role-symmetric mixtures of the smallest regret that were found.
 
-    The search ends after `starts` random starts or `seconds`, or once the regret is 1e-9 of the
-    range of the payoffs. Raise `UsageError` if profiles are missing.
+    The search ends after `starts` random starts or `seconds`, if `stop` returns true, or once the
+    regret is 1e-9 of the range of the payoffs. Raise `UsageError` if profiles are missing.
     """
     missing = next(game.missing(), None)
     if missing is not None:
@@ -46,11 +52,15 @@ def solve(
         )
     spread = float(np.nanmax(game.means) - np.nanmin(game.means)) or 1.0
     best, least, end = None, np.inf, time.monotonic() + seconds
-    for mixtures in _candidates(game, rng, starts, spread):
+
+    def is_over() -> bool:
+        return time.monotonic() > end or stop()
+
+    for mixtures in _candidates(game, rng, starts, spread, is_over):
         regret = float(game.regret(mixtures).max())
         if regret < least:
             best, least = mixtures, regret
-        if least <= ENOUGH * spread or time.monotonic() > end:
+        if least <= ENOUGH * spread or is_over():
             break
     assert best is not None
     note = "" if least <= ENOUGH * spread else "no exact equilibrium was found in time"
@@ -65,11 +75,11 @@ def _starts(game: EmpiricalGame, rng: np.random.Generator, count: int) -> Iterat
 
 
 def _candidates(
-    game: EmpiricalGame, rng: np.random.Generator, starts: int, spread: float
+    game: EmpiricalGame, rng: np.random.Generator, starts: int, spread: float, is_over: Stop
 ) -> Iterator[Mixtures]:
     yield from _pure(game)
     for number, start in enumerate(_starts(game, rng, starts)):
-        last, mean = _replicate(game, start, spread)
+        last, mean = _replicate(game, start, spread, is_over)
         for mixtures in (start, last, mean):
             yield mixtures
             yield _on_support(game, mixtures, spread)
@@ -96,7 +106,9 @@ def _uniform_on_supports(game: EmpiricalGame) -> Iterator[Mixtures]:
         yield tuple(own / own.sum() for own in bits)
 
 
-def _replicate(game: EmpiricalGame, start: Mixtures, spread: float) -> tuple[Mixtures, Mixtures]:
+def _replicate(
+    game: EmpiricalGame, start: Mixtures, spread: float, is_over: Stop
+) -> tuple[Mixtures, Mixtures]:
     """Return where the dynamics end, and their mean over time."""
     mixtures, total = start, [np.zeros_like(each) for each in start]
     for _ in range(STEPS):
@@ -110,6 +122,8 @@ def _replicate(game: EmpiricalGame, start: Mixtures, spread: float) -> tuple[Mix
         total = [each + own for each, own in zip(total, mixtures, strict=True)]
         if change < 1e-12:
             return mixtures, mixtures
+        if is_over():
+            break
     return mixtures, tuple(each / each.sum() for each in total)
 
 
@@ -138,7 +152,8 @@ def _on_support(game: EmpiricalGame, near: Mixtures, spread: float) -> Mixtures:
     if max(sizes) == 1:
         return mixtures_of(np.ones(len(sizes)))
     begin = _joined(near, supports)
-    found = least_squares(differences, begin, bounds=(0.0, 1.0), xtol=1e-15, ftol=1e-15, gtol=1e-15)
+    exact = {"xtol": 1e-15, "ftol": 1e-15, "gtol": 1e-15}
+    found = least_squares(differences, begin, bounds=(0.0, 1.0), **exact, max_nfev=EVALUATIONS)
     return mixtures_of(found.x)
 
 

@@ -25,6 +25,8 @@ PIECE = 1 << 18  # records per read: tens of megabytes
 KEY = 1 << 40  # larger than any version; a key packs policy and version into one number
 LIVE, FORMER = -1, -2  # versions that mark a live policy, and one that a birth replaced
 
+Adjust = Callable[[Numbers, Array], Numbers]  # from returns and records to what counts
+
 
 @dataclass(frozen=True)
 class LedgerReader:
@@ -132,7 +134,7 @@ def read_payoffs(
     wins: bool = False,
     keep: Callable[[PolicyRef], bool] | None = None,
     most: int | None = None,
-    adjust: Callable[[Numbers], Numbers] | None = None,
+    adjust: Adjust | None = None,
 ) -> Payoffs:
     """Return the payoffs between the members of a population, from its ledger.
 
@@ -147,7 +149,8 @@ def read_payoffs(
     - `wins`: count wins as 1, losses as 0 and draws as 0.5, instead of returns.
     - `most`: maximum number of members: the live ones, then the newest copies. None: all; memory
       grows with the square of their number.
-    - `adjust`: maps the returns [M, seats] to those that count, such as `shared_returns`.
+    - `adjust`: maps the returns [M, seats], with the records [M] of their matches, to those that
+      count, such as `shared_returns`.
     """
     if most is not None and most < 1:
         raise UsageError(f"most: there must be at least one policy; this is {most}")
@@ -167,7 +170,7 @@ def read_payoffs(
         left_out = (matches["version"] == FORMER) | (of_seat < 0)
         places = np.where(left_out, -1, place_of[found])
         returns = matches["returns"].astype(np.float64)
-        returns = returns if adjust is None else adjust(returns)
+        returns = returns if adjust is None else adjust(returns, matches)
         add_up(places, returns, of_seat, symmetric, wins, sums)
         number += _number_of_matches(np.where(np.isnan(returns), -1, places), of_seat)
     names = [str(reader.ref(keys[place])) for place in selected]
@@ -181,18 +184,19 @@ def check_sides(sides: Sequence[int], seats: int) -> Integers:
     return np.array(sides or range(seats), np.int64)
 
 
-def shared_returns(returns: Numbers, sides: Sequence[int], share: float) -> Numbers:
+def shared_returns(returns: Numbers, teams: Sequence[int], shares: Numbers) -> Numbers:
     """Mix returns [M, seats] with the means of their teams, as `policy.share_rewards` does.
 
     Seats that took no part (NaN) count as 0 in the mean, and stay NaN.
 
-    `sides`: the team number of each seat; -1: a scripted seat, whose returns do not change.
+    `teams`: the team number of each seat, also of scripted ones; `shares`: [M, seats] of the
+    policies on the seats.
     """
-    mixed = returns.copy()
-    for side in set(sides) - {-1}:
-        team = np.array(sides) == side
+    of_seat, mixed = np.array(teams), returns.copy()
+    for number in set(teams):
+        team = of_seat == number
         mean = np.nan_to_num(returns[:, team]).mean(1, keepdims=True)
-        mixed[:, team] += share * (mean - returns[:, team])
+        mixed[:, team] += shares[:, team] * (mean - returns[:, team])
     return mixed
 
 

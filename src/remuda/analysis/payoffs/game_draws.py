@@ -9,7 +9,7 @@ import numpy as np
 from remuda.analysis.payoffs.empirical_game import EmpiricalGame
 from remuda.analysis.payoffs.payoffs import KNOWN, PRIOR, UNLIKE, Payoffs
 from remuda.errors import UsageError
-from remuda.types import Numbers
+from remuda.types import Integers, Numbers
 
 
 def moderated(game: EmpiricalGame) -> Numbers:
@@ -25,7 +25,10 @@ def moderated(game: EmpiricalGame) -> Numbers:
     if not known.any():
         return np.zeros(both.shape)
     if not freedom.any():
-        raise UsageError("no line-up was played twice: the uncertainty of its returns is unknown")
+        raise UsageError(
+            "no line-up was played twice, so the uncertainty of its returns is unknown; play more "
+            "matches"
+        )
     own = np.where(both & (freedom > 0.0)[:, None, None], game.covariances, 0.0)
     prior, same = np.zeros(own.shape[1:]), np.eye(game.num_strategies, dtype=np.bool_)
     weights = both * (freedom / (freedom + UNLIKE))[:, None, None]
@@ -63,14 +66,25 @@ def draws(game: EmpiricalGame, samples: int, rng: np.random.Generator) -> Iterat
 
     Line-ups are independent and have t distributions, jointly over their strategies.
     """
-    values, vectors = np.linalg.eigh(moderated(game))
-    roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
-    known = game.counts >= KNOWN
-    freedom = np.where(known, 1.0, game.counts - 1.0 + PRIOR)
+    roots = roots_of(game)
     for _ in range(samples):
         normal = rng.standard_normal(game.profiles.shape)
-        scale = np.sqrt(freedom / rng.chisquare(freedom) / game.counts)
+        scale = scales(game.counts, 1, rng)[0]
         yield game.means + (roots @ normal[:, :, None])[:, :, 0] * scale[:, None]
+
+
+def roots_of(game: EmpiricalGame) -> Numbers:
+    """Return square roots of the moderated covariances of one match: [P, S, S]."""
+    values, vectors = np.linalg.eigh(moderated(game))
+    found: Numbers = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+    return found
+
+
+def scales(counts: Integers, samples: int, rng: np.random.Generator) -> Numbers:
+    """Draw the scales of the t distributions of line-ups with `counts` matches: [samples, P]."""
+    freedom = np.where(counts >= KNOWN, 1.0, counts - 1.0 + PRIOR)
+    found: Numbers = np.sqrt(freedom / rng.chisquare(freedom, (samples, len(counts))) / counts)
+    return found
 
 
 def pair_draws(

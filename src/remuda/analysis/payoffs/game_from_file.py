@@ -34,7 +34,7 @@ def read_matches(path: Path) -> GameOfMatches | None:
     For each seat there are the columns `SEAT/policy` and `SEAT/return`, as in the table of
     `Run.ledger`; other columns are ignored. Seats with the same policies are one role. If a policy
     plays seats with different policies, all seats are one role. A seat without a return took no
-    part in the match.
+    part in the match, and need not have a policy.
     """
     if path.suffix != ".csv" or not path.is_file():
         return None
@@ -57,8 +57,14 @@ def read_matches(path: Path) -> GameOfMatches | None:
             raise UsageError(f"{path}, line {number}: {len(line)} values for {len(header)} columns")
         rows.append([line[column] for column in of_policy])
         returns.append([_number(path, number, line[column]) for column in of_return])
+        for seat, name, earned in zip(seats, rows[-1], returns[-1], strict=True):
+            if not name and not np.isnan(earned):
+                raise UsageError(f"{path}, line {number}: {seat} has a return, but no policy")
     if not rows:
         raise UsageError(f"{path} has no match")
+    for seat, of_seat in zip(seats, zip(*rows, strict=True), strict=True):
+        if not any(of_seat):
+            raise UsageError(f"{path} has no policy for {seat}; remove its columns")
     return _game(seats, rows, np.array(returns))
 
 
@@ -73,10 +79,14 @@ def _number(path: Path, line: int, word: str) -> float:
 
 
 def _game(seats: Sequence[str], rows: Sequence[Sequence[str]], returns: Numbers) -> GameOfMatches:
-    able = {seat: list(dict.fromkeys(row[seat] for row in rows)) for seat in range(len(seats))}
+    able = {
+        seat: list(dict.fromkeys(row[seat] for row in rows if row[seat]))
+        for seat in range(len(seats))
+    }
     groups = grouped_seats(able, seats, ()) or (SeatGroup("players", tuple(able)),)
     names = list(dict.fromkeys(name for group in groups for s in group.seats for name in able[s]))
-    places = np.array([[names.index(name) for name in row] for row in rows])
+    place_of = {name: place for place, name in enumerate(names)} | {"": -1}
+    places = np.array([[place_of[name] for name in row] for row in rows])
     numbers = {seat: number for number, group in enumerate(groups) for seat in group.seats}
     is_one = len(groups) == 1
     sides = np.array([seat if is_one else numbers[seat] for seat in range(len(seats))])
@@ -91,4 +101,5 @@ def _game(seats: Sequence[str], rows: Sequence[Sequence[str]], returns: Numbers)
         begin += [names.index(own[0])] * len(group.seats)
     role_of_seat = [numbers[seat] for seat in order]
     chosen = places[:, order] - np.array(begin)  # the policies of a role are consecutive
+    chosen = np.where(places[:, order] < 0, -1, chosen)
     return GameOfMatches(payoffs, game_of_matches(roles, role_of_seat, chosen, returns[:, order]))

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from remuda.analysis.payoffs.empirical_game import EmpiricalGame, Role
-from remuda.analysis.payoffs.from_ledger import FORMER, LedgerReader, keys_of
+from remuda.analysis.payoffs.from_ledger import FORMER, Adjust, LedgerReader, keys_of
 from remuda.analysis.payoffs.profile_sums import ProfileSums
 from remuda.errors import UsageError
 from remuda.population.ledger.records import PolicyRef
@@ -53,15 +53,15 @@ def read_game(
     groups: Sequence[SeatGroup],
     *,
     keep: Callable[[PolicyRef], bool] | None = None,
-    adjust: Callable[[Numbers], Numbers] | None = None,
+    adjust: Adjust | None = None,
 ) -> EmpiricalGame:
     """Return the game that a ledger's matches sample; each group of seats is a role.
 
     Matches of other members, or in which a seat took no part, are left out. If a birth replaced a
     policy, earlier results of its slot are ignored.
 
-    `adjust`: maps the returns of matches [M, seats] to those that count, such as `shared_returns`
-    or `won`.
+    `adjust`: maps the returns [M, seats], with the records [M] of their matches, to those that
+    count, such as `shared_returns` or `won`.
     """
     reader = LedgerReader.open(path)
     keys = [_keys_in(reader, group, keep) for group in groups]
@@ -81,7 +81,7 @@ def read_game(
             [_places(of_members[:, i], keys[r]) for i, r in enumerate(role_of_seat)], 1
         )
         returns = matches["returns"].astype(np.float64)
-        returns = returns if adjust is None else adjust(returns)
+        returns = returns if adjust is None else adjust(returns, matches)
         sums.add(chosen, returns[:, seats])
     return sums.game()
 

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from remuda.analysis.payoffs.from_ledger import read_payoffs
+from remuda.analysis.payoffs.from_ledger import Adjust, read_payoffs
 from remuda.analysis.payoffs.payoffs import Payoffs
 from remuda.population.ledger.records import PolicyRef
-from remuda.types import Numbers
 
 
 def with_team_mates(
     payoffs: Payoffs,
     path: Path,
     sides: Sequence[int],
-    adjust: Callable[[Numbers], Numbers] | None = None,
+    adjust: Adjust | None = None,
 ) -> Payoffs:
     """Fill cells of policies that never met with their mean returns as team-mates, from a ledger.
 

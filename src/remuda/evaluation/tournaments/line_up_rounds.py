@@ -8,25 +8,27 @@ import numpy as np
 
 from remuda.analysis.as_json import figures
 from remuda.analysis.equilibria import role_symmetric
-from remuda.analysis.equilibria.game_equilibrium import regret_draws
+from remuda.analysis.equilibria.game_equilibrium import chance_above
 from remuda.analysis.equilibria.regret import Solution
-from remuda.analysis.payoffs.empirical_game import EmpiricalGame
+from remuda.analysis.payoffs.empirical_game import EmpiricalGame, every_profile
 from remuda.analysis.ranking.next_line_ups import allocate_line_ups
 from remuda.analysis.ranking.next_matches import SmallRegret
 from remuda.analysis.roles_report import mixture_in_words
 from remuda.errors import UsageError
 from remuda.evaluation.tournaments.engine import OpenTournament
 from remuda.evaluation.tournaments.game_schedule import GameSchedule
-from remuda.evaluation.tournaments.rounds import Rounds, filled
+from remuda.evaluation.tournaments.rounds import Rounds
 from remuda.evaluation.tournaments.sequential_test import LookResult, share_of
 from remuda.types import Integers
 
-FIRST = 4  # matches of each line-up before the first look, if it has as few seatings
-SAMPLES = 200  # draws of the payoffs at a look
+FIRST = 4  # minimum matches of each line-up before the first look
 
 
 class LineUpRounds(Rounds):
-    """Rounds of line-ups: the later ones play those on which the equilibrium's regret depends."""
+    """Rounds of line-ups: the later ones play those on which the equilibrium's regret depends.
+
+    Each round plays all seatings of a line-up equally often, since returns may depend on the seat.
+    """
 
     def __init__(
         self, opened: OpenTournament, question: SmallRegret, wanted: float, max_matches: int
@@ -36,36 +38,33 @@ class LineUpRounds(Rounds):
         assert isinstance(schedule, GameSchedule)
         self._schedule, self._limit = schedule, question.limit
         self._line_ups = schedule.seatings_by_profile()  # in the order of `every_profile`
-        least = FIRST * len(self._line_ups)
-        if least > max_matches and not self.number:
-            raise UsageError(
-                f"--matches is {max_matches:,}; {len(self._line_ups):,} line-ups need {least:,} "
-                "before a first answer"
-            )
+        self._seatings: Integers = np.array([len(each) for each in self._line_ups])  # [P]
         self._known: tuple[int, EmpiricalGame, Solution] | None = None  # of the last look
 
     def first(self) -> Integers:
-        return self._by_seating(np.full(len(self._line_ups), FIRST, np.int64))
+        return self._by_seating(first_matches(self._seatings))
 
     def following(self, stop: Callable[[], bool]) -> Integers:
-        game, solution = self._solved()
+        size = self.size(len(self._line_ups))
+        if not self.may_look():
+            # an agent took no part in some matches, which do not count
+            lacking = self._counted() < 2
+            again = np.where(lacking, [self.counts[own].sum() for own in self._line_ups], 0)
+            return self._by_seating(np.minimum(again, size // max(int(lacking.sum()), 1)))
+        game, solution = self._solved(stop)
         if stop():
             return np.zeros(len(self.counts), np.int64)
-        size = self.size(len(self._line_ups))
         return self._by_seating(allocate_line_ups(game, solution.mixtures, size))
 
     def may_look(self) -> bool:
-        """Return whether every line-up was played at least twice."""
-        game = self._game()
-        return game.is_whole and bool((game.counts > 1).all())
+        """Return whether every line-up has at least two matches in which all agents took part."""
+        return bool((self._counted() > 1).all())
 
-    def answer(self) -> LookResult:
-        from scipy.special import ndtr  # imported here: runs without a test import this file too
-
-        game, solution = self._solved()
-        drawn = regret_draws(game, solution, self.rng(), SAMPLES).max(1)
-        spread = max(float(drawn.std()), 1e-12)
-        doubt = float(ndtr((float(drawn.mean()) - self._limit) / spread))
+    def answer(self, stop: Callable[[], bool]) -> LookResult:
+        game, solution = self._solved(stop)
+        allowed = share_of(self.number)
+        small = (1.0 - self._wanted) * allowed
+        mean, doubt = chance_above(game, solution, self._limit, small, self.rng(), stop)
         gains = game.deviation_payoffs(solution.mixtures)
         role = int(np.argmax(game.regret(solution.mixtures)))
         own = game.roles[role].strategies
@@ -76,27 +75,68 @@ class LineUpRounds(Rounds):
             for each, mixture in zip(game.roles, solution.mixtures, strict=True)
         )
         return LookResult(
-            f"regret {figures(float(drawn.mean()), 2)} in {mixtures}",
-            max(1.0 - doubt / share_of(self.number), 0.0),
+            f"regret {figures(mean, 2)} in {mixtures}",
+            max(1.0 - doubt / allowed, 0.0),
             f"what {best} gains in {game.roles[role].name}",
         )
 
     def _game(self) -> EmpiricalGame:
         return self._schedule.game(*self._opened.results.played())
 
-    def _solved(self) -> tuple[EmpiricalGame, Solution]:
+    def _counted(self) -> Integers:
+        """Return the matches of each line-up in which all agents took part: [P]."""
+        game = self._game()
+        counts = dict(zip(map(tuple, game.profiles.tolist()), game.counts.tolist(), strict=True))
+        return np.array([counts.get(tuple(p.tolist()), 0) for p in every_profile(game.roles)])
+
+    def _solved(self, stop: Callable[[], bool]) -> tuple[EmpiricalGame, Solution]:
         """Return the game of all finished matches, and its equilibrium."""
         done = self._opened.results.done
         if self._known is None or self._known[0] != done:
             game = self._game()
             # A search that ends by time would make the plan depend on the machine.
-            found = role_symmetric.solve(game, self.rng(), starts=4, seconds=float("inf"))
+            rng, seconds = self.rng(), float("inf")
+            found = role_symmetric.solve(game, rng, starts=4, seconds=seconds, stop=stop)
             self._known = done, game, found
         return self._known[1:]
 
     def _by_seating(self, line_ups: Integers) -> Integers:
         """Return [I] matches by seating, from the matches of line-ups [P]."""
         found: Integers = np.zeros(len(self.counts), np.int64)
-        for seatings, matches in zip(self._line_ups, line_ups.tolist(), strict=True):
-            found[seatings] += filled(self.counts[seatings], matches)
+        for own, times in zip(self._line_ups, even(line_ups, self._seatings), strict=True):
+            found[own] = times
         return found
+
+
+def first_matches(seatings: Integers) -> Integers:
+    """Return the matches of each line-up in the first round, from its number of seatings: [P]."""
+    return -(-FIRST // seatings) * seatings
+
+
+def even(matches: Integers, seatings: Integers) -> list[int]:
+    """Return how often to play each seating of each line-up [P], with at most as many matches.
+
+    A line-up with k seatings plays a multiple of k matches. The matches that remain go to the
+    line-ups with the largest remainders, as a share of k.
+
+    `matches`, `seatings`: [P] of each line-up.
+    """
+    times, rest = np.divmod(matches, seatings)
+    left = int(rest.sum())
+    for number in np.argsort(-rest / seatings, kind="stable").tolist():
+        if rest[number] and seatings[number] <= left:
+            times[number] += 1
+            left -= int(seatings[number])
+    found: list[int] = times.tolist()
+    return found
+
+
+def check_first(schedule: GameSchedule, max_matches: int) -> None:
+    """Raise a `UsageError` if the first round of line-ups has too many matches."""
+    seatings = np.array([len(each) for each in schedule.seatings_by_profile()])
+    least = int(first_matches(seatings).sum())
+    if least > max_matches:
+        raise UsageError(
+            f"--matches is {max_matches:,}; {len(seatings):,} line-ups need {least:,} before a "
+            "first answer"
+        )

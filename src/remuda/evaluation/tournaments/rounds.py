@@ -67,8 +67,8 @@ class Rounds(ABC):
         """Return the matches of the next round by seating: [I]; all 0: planning was stopped."""
 
     @abstractmethod
-    def answer(self) -> LookResult:
-        """Return the answer and its confidence at this look."""
+    def answer(self, stop: Callable[[], bool]) -> LookResult:
+        """Return the answer and its confidence at this look; less sure if it was stopped."""
 
     @abstractmethod
     def may_look(self) -> bool:
@@ -83,10 +83,10 @@ class Rounds(ABC):
         """Return the random numbers of the next plan."""
         return make_rng(self._seed, "tournament", "plan", self.number)
 
-    def look(self) -> Look:
-        """Return the answer after the planned rounds."""
+    def look(self, stop: Callable[[], bool] = lambda: False) -> Look:
+        """Return the answer after the planned rounds; at `stop`, with what is known by then."""
         over = not len(self._opened.results.unfinished_among(self.planned()))
-        result = self.answer()
+        result = self.answer(stop)
         return Look(
             **vars(result),
             rounds=self.number,

@@ -25,7 +25,8 @@ from remuda.errors import UsageError
 from remuda.evaluation.results import Limits
 from remuda.evaluation.tournaments.engine import OpenTournament, Tournament, open_tournament
 from remuda.evaluation.tournaments.entrants import TournamentSetup
-from remuda.evaluation.tournaments.line_up_rounds import LineUpRounds
+from remuda.evaluation.tournaments.game_schedule import GameSchedule
+from remuda.evaluation.tournaments.line_up_rounds import LineUpRounds, check_first
 from remuda.evaluation.tournaments.record import LEDGER
 from remuda.evaluation.tournaments.rounds import ROUNDS, Rounds, filled, read_rounds
 from remuda.evaluation.tournaments.sequential_test import Look, LookResult, answer_at_look
@@ -74,6 +75,9 @@ def play_until(
         def reason() -> str:
             return limits.cut(time.monotonic() - start)
 
+        def stopped() -> bool:
+            return bool(reason())
+
         while not cut:
             planned = opened.results.unfinished_among(rounds.planned())
             limits.watch(opened.results.done, max_matches)
@@ -82,15 +86,15 @@ def play_until(
             remaining = limits.part(0, 1, time.monotonic() - start)
             if cut := opened.play(planned, remaining, max_matches, copies):
                 break
-            if rounds.number:
-                look = rounds.look()
+            if rounds.number and rounds.may_look():
+                look = rounds.look(stopped)
                 if on_look is not None:
                     on_look(look)
                 if look.reached:
                     break
-            if not rounds.plan(lambda: bool(reason())):
+            if not rounds.plan(stopped):
                 cut = reason() or SPENT
-        return opened.tournament(cut, rounds.look() if rounds.may_look() else None)
+        return opened.tournament(cut, rounds.look(stopped) if rounds.may_look() else None)
 
 
 def _first_of_each(seats: int) -> int:
@@ -107,12 +111,14 @@ def _check_first(setup: TournamentSetup, max_matches: int, directory: Path | Non
         raise UsageError(
             f"until: {setup.game} {has}, so no entrants meet; leave until out, and compare returns"
         )
+    if directory is not None and (directory / ROUNDS).exists():
+        return
     if setup.line_ups:
-        return  # the schedule counts its line-ups
+        check_first(GameSchedule(setup, setup.participants), max_matches)
+        return
     count = len(setup.participants)
     first = _first_of_each(dealt) * count * (count - 1) // 2
-    started = directory is not None and (directory / ROUNDS).exists()
-    if first > max_matches and not started:
+    if first > max_matches:
         raise UsageError(
             f"--matches is {max_matches:,}; {count} entrants need {first:,} before a first answer"
         )
@@ -136,7 +142,7 @@ class _PairRounds(Rounds):
         size = self.size(len(self._names))
         return self._shared(allocate(self.payoffs(), self._question, size, self.rng(), stop))
 
-    def answer(self) -> LookResult:
+    def answer(self, stop: Callable[[], bool]) -> LookResult:  # noqa: ARG002
         return answer_at_look(self.payoffs(), self._question, self.number)
 
     def may_look(self) -> bool:

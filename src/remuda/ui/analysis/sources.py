@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,12 @@ import numpy as np
 
 from remuda.analysis.payoffs.empirical_game import EmpiricalGame, Role
 from remuda.analysis.payoffs.from_files import read_file
-from remuda.analysis.payoffs.from_ledger import LedgerReader, read_payoffs, shared_returns
+from remuda.analysis.payoffs.from_ledger import (
+    Adjust,
+    LedgerReader,
+    read_payoffs,
+    shared_returns,
+)
 from remuda.analysis.payoffs.game_from_file import read_matches
 from remuda.analysis.payoffs.game_from_ledger import SeatGroup, grouped_seats, read_game, won
 from remuda.analysis.payoffs.payoffs import Payoffs
@@ -32,7 +36,7 @@ from remuda.population.ledger.records import PolicyRef
 from remuda.population.roster import Roster
 from remuda.runs.run_directory import RunDirectory
 from remuda.system.checkpoint.opening import read_json
-from remuda.types import Numbers
+from remuda.types import Array, Numbers
 from remuda.ui.reports.summary import find_runs
 
 MOST = 64  # maximum number of policies unless the user names them
@@ -52,14 +56,15 @@ class AnalysisSource:
     ledger: Path | None = None  # None: a file, or a run of independent learners
     sides: tuple[int, ...] = ()
     """Team numbers by seat; -1: a scripted seat, which has no opponents; empty: no teams."""
-    rated: tuple[int, ...] = ()  # team numbers by seat for ratings, including scripted seats
+    rated: tuple[int, ...] = ()  # team numbers by seat, including scripted seats
     run: RunDirectory | None = None
     taken: tuple[str, ...] = ()  # agents with scripted seats
     payoffs: Payoffs | None = None  # known payoffs, instead of a file
     groups: tuple[SeatGroup, ...] = ()
     """Seats by role: several roles have different policies, and a single role has three
     interchangeable seats or more. Empty: a game of two interchangeable seats or teams."""
-    share: float = 0.0  # the weight of the team's mean in the returns of several roles
+    shares: Mapping[str, float] = field(default_factory=dict)
+    """The weight of the team's mean in a policy's returns; empty: each seat's own return counts."""
 
     @property
     def has_payoffs(self) -> bool:
@@ -128,7 +133,9 @@ def with_matches(source: AnalysisSource, run: RunDirectory) -> AnalysisSource:
         rated=tuple(sides_of(roster.teams, len(spec.agents)).tolist()),
         taken=tuple(config.seats_taken),
         groups=_groups_of(roster, sides),
-        share=config.policy.share_rewards if any(roster.teams) else 0.0,
+        shares={name: config.policy_of(name).share_rewards for name in roster.policies}
+        if any(roster.teams)
+        else {},
     )
 
 
@@ -246,6 +253,7 @@ class Population:
     payoffs: Payoffs  # by meeting
     roles: tuple[Role, ...] = ()  # with different policies; empty: all play the same seats
     game: EmpiricalGame | None = None  # None: two interchangeable seats, or too many line-ups
+    is_too_large: bool = False  # True: too many line-ups of three interchangeable seats or more
 
     def part(self, only: Sequence[str]) -> Population:
         """Return the population of these policies."""
@@ -255,13 +263,14 @@ class Population:
             payoffs.part([payoffs.names.index(name) for name in only]),
             () if game is None or not self.roles else game.roles,
             game,
+            self.is_too_large,
         )
 
     def analyse(self, rng: np.random.Generator, samples: int) -> Analysis | RolesAnalysis:
         """Analyse the policies: those of each role, or all of them together."""
         if self.roles:
             return analyse_roles(self.payoffs, self.roles, self.game, rng, samples)
-        return analyse(self.payoffs, rng, samples, self.game)
+        return analyse(self.payoffs, rng, samples, self.game, self.is_too_large)
 
 
 def population_of(source: AnalysisSource, choice: Choice, most: int | None = None) -> Population:
@@ -321,6 +330,7 @@ def _read_ledger(
             )
     if len(source.groups) > 1:
         return _read_roles(source, ledger, choice, keep, most)
+    shared = _shared(source, ledger)
     payoffs = read_payoffs(
         ledger,
         symmetric=not choice.roles,
@@ -328,6 +338,7 @@ def _read_ledger(
         wins=choice.wins,
         keep=keep,
         most=most,
+        adjust=shared,
     )
     if not source.groups or len(payoffs.names) > MOST:
         return Population(payoffs)
@@ -335,11 +346,11 @@ def _read_ledger(
     def listed(ref: PolicyRef) -> bool:
         return str(ref) in payoffs.names
 
-    adjust = partial(won, sides=source.sides) if choice.wins else None
+    adjust = _wins(shared, source.sides) if choice.wins else shared
     try:
         game = read_game(ledger, source.groups, keep=listed, adjust=adjust)
     except TooLargeError:
-        return Population(payoffs)
+        return Population(payoffs, is_too_large=True)
     return Population(payoffs, game=game)
 
 
@@ -350,27 +361,47 @@ def _read_roles(
     keep: Callable[[PolicyRef], bool],
     most: int | None,
 ) -> Population:
-    """Read the policies of several roles; their returns are those that they learn from."""
-    numbers = _numbers(source.groups, source.sides)
-    shared = partial(shared_returns, sides=source.sides, share=source.share)
+    """Read the policies of several roles."""
+    shared, numbers = _shared(source, ledger), _numbers(source.groups, source.sides)
+    adjust, sides = shared, numbers
+    if choice.wins:
+        # if there are opposing teams, a seat of the same team is no opponent, whatever its role
+        teams = set(source.sides) - {-1}
+        is_of_teams = 1 < len(teams) < sum(side >= 0 for side in source.sides)
+        sides = source.sides if is_of_teams else numbers
+        adjust = _wins(shared, sides)
     common: dict[str, Any] = {"wins": choice.wins, "keep": keep, "most": most}
-    payoffs = read_payoffs(ledger, sides=numbers, adjust=shared, **common)
-    if not choice.wins:
-        payoffs = with_team_mates(payoffs, ledger, source.sides, shared)
+    payoffs = read_payoffs(ledger, sides=sides, adjust=shared, **common)
+    payoffs = with_team_mates(payoffs, ledger, source.sides, adjust)
     if len(payoffs.names) > MOST:
         return Population(payoffs)
 
     def listed(ref: PolicyRef) -> bool:
         return str(ref) in payoffs.names
 
-    def adjust(returns: Numbers) -> Numbers:
-        return won(shared(returns), numbers) if choice.wins else shared(returns)
-
     try:
         game = read_game(ledger, source.groups, keep=listed, adjust=adjust)
     except TooLargeError as error:
         return Population(payoffs, error.roles)
     return Population(payoffs, game.roles, game)
+
+
+def _shared(source: AnalysisSource, ledger: Path) -> Adjust:
+    """Return what maps returns to those that the policies on the seats learn from."""
+    policies = LedgerReader.open(ledger).policies
+    shares = np.array([source.shares.get(name, 0.0) for name in policies])
+
+    def adjust(returns: Numbers, matches: Array) -> Numbers:
+        if not shares.any():
+            return returns
+        return shared_returns(returns, source.rated, shares[matches["policy"]])
+
+    return adjust
+
+
+def _wins(adjust: Adjust, sides: Sequence[int]) -> Adjust:
+    """Return what maps returns to shares of wins, after `adjust`."""
+    return lambda returns, matches: won(adjust(returns, matches), sides)
 
 
 def missing_matches(ledger: Path) -> int:
