@@ -10,7 +10,7 @@ from pettingzoo import ParallelEnv
 import remuda
 from refusals import refuses
 from remuda.errors import UsageError
-from remuda.evaluation.tournaments.focal import FocalSchedule, returns_with
+from remuda.evaluation.tournaments.focal import FocalSchedule, placements, returns_with
 from remuda.runs.run_directory import RunDirectory
 from remuda.ui.analysis.focal import evaluate_among
 from remuda.ui.cli.main import run as cli
@@ -88,11 +88,11 @@ def test_all_placements_take_turns(run):
     files = RunDirectory.open(run.path)
     evaluate_among(files, "random", (1,), 2)
     schedule = schedule_of(run, (1, 2), 12)
-    for count, placements in ((1, 4), (2, 6)):
+    for count, ways in ((1, 4), (2, 6)):
         numbers = schedule.matches_of(count, 12)
         seated = schedule.entrants_of(numbers) == 0
         assert (seated.sum(1) == count).all()
-        assert len(np.unique(seated, axis=0)) == placements
+        assert len(np.unique(seated, axis=0)) == ways
         assert (seated.sum(0) == 12 * count / 4).all()
 
 
@@ -163,3 +163,15 @@ def test_the_command_draws_a_picture(run, tmp_path, capsys):
     assert len(json.loads(capsys.readouterr().out)["returns"]) == 3
     assert cli(["evaluate", str(run.path), "--focal", "2"]) != 0
     assert "--background" in capsys.readouterr().err
+
+
+def test_seats_that_the_background_cannot_take_are_focal():
+    """Red before: of many placements, 500 were drawn first, and mostly none of them fitted."""
+    focal, background, rng = set(range(16)), set(range(10)), np.random.default_rng(0)
+    found = placements(8, focal, background, rng)
+    assert len(set(found)) == 45
+    assert all(set(range(10, 16)) <= seats for seats in found)
+    assert placements(5, focal, background, rng) == []
+    many = placements(8, focal, focal, rng)
+    assert len(set(many)) == 500
+    assert {len(seats) for seats in many} == {8}

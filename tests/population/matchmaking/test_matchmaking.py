@@ -374,3 +374,14 @@ def test_a_round_robin_finds_an_order_for_policies_that_no_rotation_seats():
     own = [0, 2, 1]
     population = Population([Member(PolicyRef(f"p{i}"), frozenset({own[i]})) for i in range(3)])
     assert set(seatings(RoundRobin(3), population, 5)) == {("p0", "p2", "p1")}
+
+
+def test_by_fitness_substitutes_are_near_too():
+    """Red before: where no live policy was left, 43% of the opponents were far from the first."""
+    kept = Member(PolicyRef("kept", 1), frozenset({1}))
+    past = [Member(PolicyRef("live", version)) for version in range(1, 21)]
+    for version, member in enumerate(past, 1):
+        member.rate(-100.0 * version, 1.0)
+    population = Population([Member(PolicyRef("live")), kept, *past])
+    found = seatings(SimilarRatings(2, 2), population, 500)
+    assert {name for seating in found for name in seating} <= {"live", "live@1", "live@2", "kept@1"}

@@ -8,7 +8,7 @@ a Schelling diagram (Schelling 1973, "Hockey Helmets, Concealed Weapons, and Day
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import combinations
 
@@ -41,14 +41,16 @@ class FocalSchedule(Schedule):
         self.counts_of = (self.seatings == FOCAL).sum(1)
 
     def _seatings(self, takers: Mapping[int, int]) -> list[tuple[int, ...]]:
-        found = []
+        found: list[frozenset[int]] = []
+        able = [{seat for seat in self.dealt if each.members[seat]} for each in self._participants]
         for count in self._setup.focal:
             if count > len(self.dealt):
                 raise UsageError(
                     f"focal: {count} seats, and {self._setup.game} has {len(self.dealt)} that "
                     "policies play"
                 )
-            own = [seats for seats in self._placements(count) if self._fits(seats)]
+            rng = make_rng(self._setup.seed, "focal seats", count)
+            own = placements(count, able[0], able[1], rng)
             if not own:
                 names = " and ".join(each.name for each in self._participants)
                 raise UsageError(
@@ -62,24 +64,6 @@ class FocalSchedule(Schedule):
             )
             for focal in found
         ]
-
-    def _placements(self, count: int) -> Collection[frozenset[int]]:
-        """Return the sets of seats that `count` focal policies take, in random order.
-
-        They are all, or a part if there are many.
-        """
-        rng, drawn = make_rng(self._setup.seed, "focal seats", count), dict[frozenset[int], None]()
-        if math.comb(len(self.dealt), count) <= MOST_PLACEMENTS:
-            ordered = [frozenset(seats) for seats in combinations(self.dealt, count)]
-            return [ordered[i] for i in rng.permutation(len(ordered)).tolist()]
-        while len(drawn) < MOST_PLACEMENTS:
-            seats = rng.choice(self.dealt, count, replace=False)
-            drawn[frozenset(map(int, seats))] = None
-        return drawn
-
-    def _fits(self, focal: frozenset[int]) -> bool:
-        own, others = (each.members for each in self._participants)
-        return all((own if seat in focal else others)[seat] for seat in self.dealt)
 
     def _prepare_turns(self) -> None:
         """Do nothing: `players_of` draws."""
@@ -110,6 +94,28 @@ class FocalSchedule(Schedule):
         rounds, places = np.divmod(np.arange(episodes), len(seatings))
         found: Integers = rounds * len(self.seatings) + seatings[places]
         return found
+
+
+def placements(
+    count: int, focal: Set[int], background: Set[int], rng: np.random.Generator
+) -> list[frozenset[int]]:
+    """Return the sets of `count` seats that focal policies may take, in random order.
+
+    They are all, or `MOST_PLACEMENTS` if there are more. `focal`, `background`: the seats that each
+    side may take.
+    """
+    sure, free = focal - background, sorted(focal & background)
+    left = count - len(sure)
+    if not 0 <= left <= len(free):
+        return []
+    if math.comb(len(free), left) <= MOST_PLACEMENTS:
+        ordered = [frozenset((*sure, *seats)) for seats in combinations(free, left)]
+        return [ordered[i] for i in rng.permutation(len(ordered)).tolist()]
+    drawn: dict[frozenset[int], None] = {}
+    while len(drawn) < MOST_PLACEMENTS:
+        seats = rng.choice(free, left, replace=False)
+        drawn[frozenset((*sure, *map(int, seats)))] = None
+    return list(drawn)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -11,6 +12,7 @@ from remuda.analysis.equilibria import role_symmetric
 from remuda.analysis.equilibria.game_equilibrium import chance_above
 from remuda.analysis.equilibria.regret import Solution
 from remuda.analysis.payoffs.empirical_game import EmpiricalGame, every_profile
+from remuda.analysis.payoffs.profile_sums import LARGEST
 from remuda.analysis.ranking.next_line_ups import allocate_line_ups
 from remuda.analysis.ranking.next_matches import SmallRegret
 from remuda.analysis.roles_report import mixture_in_words
@@ -90,8 +92,14 @@ class LineUpRounds(Rounds):
         return np.array([counts.get(tuple(p.tolist()), 0) for p in every_profile(game.roles)])
 
     def _solved(self, stop: Callable[[], bool]) -> tuple[EmpiricalGame, Solution]:
-        """Return the game of all finished matches, and its equilibrium."""
+        """Return the game of all finished matches, and its equilibrium.
+
+        At `stop` it is the last equilibrium that was found, since a search that ends early may
+        return anything.
+        """
         done = self._opened.results.done
+        if self._known is not None and self._known[0] != done and stop():
+            return self._game(), self._known[2]
         if self._known is None or self._known[0] != done:
             game = self._game()
             # A search that ends by time would make the plan depend on the machine.
@@ -132,7 +140,14 @@ def even(matches: Integers, seatings: Integers) -> list[int]:
 
 
 def check_first(schedule: GameSchedule, max_matches: int) -> None:
-    """Raise a `UsageError` if the first round of line-ups has too many matches."""
+    """Raise a `UsageError` if the first round, or the game, has too many line-ups."""
+    profiles = math.prod(role.num_profiles for role in schedule.roles)
+    policies = sum(len(role.strategies) for role in schedule.roles)
+    if profiles * policies**2 > LARGEST:
+        raise UsageError(
+            f"line-ups: {policies} policies have {profiles:,} line-ups, too many for their "
+            "covariances; enter fewer policies"
+        )
     seatings = np.array([len(each) for each in schedule.seatings_by_profile()])
     least = int(first_matches(seatings).sum())
     if least > max_matches:

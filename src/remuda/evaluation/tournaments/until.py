@@ -71,6 +71,7 @@ def play_until(
         else:
             rounds = _PairRounds(opened, question, wanted, max_matches)
         start, cut = time.monotonic(), ""
+        look: Look | None = None
 
         def reason() -> str:
             return limits.cut(time.monotonic() - start)
@@ -94,7 +95,11 @@ def play_until(
                     break
             if not rounds.plan(stopped):
                 cut = reason() or SPENT
-        return opened.tournament(cut, rounds.look(stopped) if rounds.may_look() else None)
+        if look is None or look.matches < opened.results.done:
+            # Without an earlier look, a search for an equilibrium that is stopped finds nothing.
+            finds = rounds.may_look() and not (setup.line_ups and look is None and stopped())
+            look = rounds.look(stopped) if finds else look
+        return opened.tournament(cut, look)
 
 
 def _first_of_each(seats: int) -> int:
@@ -140,6 +145,10 @@ class _PairRounds(Rounds):
 
     def following(self, stop: Callable[[], bool]) -> Integers:
         size = self.size(len(self._names))
+        if not self.may_look():  # an agent took no part in some matches, which do not count
+            freedom = self.payoffs().own_freedom
+            lacking = np.triu(freedom <= 0.0, 1)
+            return self._shared(lacking * max(size // int(lacking.sum()), 1))
         return self._shared(allocate(self.payoffs(), self._question, size, self.rng(), stop))
 
     def answer(self, stop: Callable[[], bool]) -> LookResult:  # noqa: ARG002

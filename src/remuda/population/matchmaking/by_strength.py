@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.random import Generator
@@ -87,14 +87,16 @@ class SimilarRatings(Matchmaker):
         for own in rng.permutation(self.num_seats).tolist():
             if not first.may_sit(own):
                 continue
-            able, substitutes = draw_kinds(self, population, rng, own)
-            nearest: list[Sequence[Member]] = [
-                [m for m in close if some and m.may_sit(seat) and m.learns == some[0].learns]
-                or some
-                for seat, some in enumerate(able)
-            ]
-            nearest[own] = [first]
-            seating = tuple(member.ref for member in draw_different(nearest, rng, substitutes))
+            able, others = (
+                [
+                    [m for m in close if some and m.may_sit(seat) and m.learns == some[0].learns]
+                    or some
+                    for seat, some in enumerate(kinds)
+                ]
+                for kinds in draw_kinds(self, population, rng, own)
+            )
+            able[own] = [first]
+            seating = tuple(member.ref for member in draw_different(able, rng, others))
             if len(set(seating)) == different:  # else the others need this seat
                 break
         return seating

@@ -38,13 +38,14 @@ def evaluate_among(
     """
     game = find_game(run.read_config().game)
     is_run = is_of_run(background)
-    if is_run and background in (RANDOM, *game.scripted):
+    is_scripted = background in (RANDOM, *game.scripted)
+    if is_run and is_scripted:
         raise UsageError(
             f"background: {background} is a directory, and a scripted policy of {game.name}: write "
             f"./{background} for the directory, or rename it to use the scripted policy"
         )
     others, notes = None, tuple[str, ...]()
-    if is_run or Path(background).expanduser().is_dir():
+    if is_run or (not is_scripted and Path(background).expanduser().is_dir()):
         others = RunDirectory.open(Path(background).expanduser())
     paths = [each.path for each in (run, others) if each is not None]
     names = distinct([path.name for path in paths])
