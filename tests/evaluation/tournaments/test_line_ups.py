@@ -12,6 +12,7 @@ from remuda.analysis.payoffs.empirical_game import Role
 from remuda.analysis.payoffs.profile_sums import game_of_matches
 from remuda.analysis.ranking.next_matches import SmallRegret, parse_until
 from remuda.errors import UsageError
+from remuda.evaluation.results import Limits
 from remuda.evaluation.tournaments.entrants import setup_of_entrants
 from remuda.evaluation.tournaments.game_schedule import schedule_of
 from remuda.evaluation.tournaments.line_up_rounds import even, first_matches
@@ -168,3 +169,29 @@ def test_a_look_ends_at_its_limit():
         for stop in (lambda: False, lambda: True)
     ]
     assert doubts[0] < 1e-3 < doubts[1]
+
+
+def test_an_end_within_a_round_keeps_the_last_equilibrium():
+    """Red before: the search was stopped at its first candidate, and the answer was that one."""
+    seen = {}
+
+    def interrupted():
+        return "first" in seen and seen["done"] > seen["first"].matches
+
+    limits = Limits(interrupted=interrupted, watch=lambda done, _: seen.__setitem__("done", done))
+    question = "regret below 0.0001 is 95% sure"
+    found = play_until(
+        pennies(), question, limits=limits, on_look=lambda look: seen.setdefault("first", look)
+    )
+    assert found.cut
+    assert found.num_matches > seen["first"].matches
+    assert "heads0 50%" in found.until.words
+
+
+def test_games_of_too_many_line_ups_are_refused_before_anything_is_written(tmp_path):
+    entrants = {f"p{i}": always(i % 2, PENNIES, agent=i % 2) for i in range(96)}
+    line_ups = {name: [f"agent_{int(name[1:]) % 2}"] for name in entrants}
+    setup = setup_of_entrants(PENNIES, {}, entrants, line_ups=line_ups)
+    with refuses(UsageError):
+        play_until(setup, REGRET, tmp_path / "t")
+    assert not (tmp_path / "t").exists()
