@@ -18,7 +18,7 @@ from remuda.coordinator.checkpointing import BestKeeper
 from remuda.coordinator.loggers import evaluated
 from remuda.evaluation import evaluate as evaluate_module
 from remuda.evaluation.results import Evaluation, Limits
-from remuda.evaluation.tournaments import engine
+from remuda.evaluation.tournaments import engine, game_schedule
 from remuda.runs.result import is_reported
 from remuda.runs.run_directory import RunDirectory
 from remuda.ui.cli.main import run as command
@@ -104,13 +104,13 @@ def test_members_whose_seats_are_dealt_are_measured_likewise(tmp_path, schedule,
 
 @pytest.mark.parametrize("sampled", [False, True])
 def test_play_against_the_best_so_far_is_of_the_same_kind(sampled, monkeypatch):
-    kinds, with_rates = [], engine.with_rates
+    kinds, with_rates = [], game_schedule.with_rates
 
     def rated(participants, sampled):
         kinds.append(sampled)
         return with_rates(participants, sampled)
 
-    monkeypatch.setattr(engine, "with_rates", rated)
+    monkeypatch.setattr(game_schedule, "with_rates", rated)
     player = untrained("kuhn_poker", 1)
     config = load_config({"game": "kuhn_poker", "run": {"evaluate_sampled": sampled}})
     config = config.model_copy(update={"policy": player.spec.config})

@@ -16,6 +16,7 @@ from remuda.population.ledger.ledger import (
 )
 from remuda.population.ledger.lineage import read_lineage
 from remuda.population.ledger.records import Member, PolicyRef, Population
+from remuda.runs.rewind import rewind
 from remuda.runs.run_directory import RunDirectory
 
 A, B, C = PolicyRef("a"), PolicyRef("b"), PolicyRef("c")
@@ -95,7 +96,7 @@ def test_a_resume_keeps_what_it_cuts_from_the_ledger(tmp_path):
     ledger = LedgerFile(run.ledger, ("a", "b"), 2)
     ledger.append(some_records(5))
     for records in (3, 3, 5, 9):  # the second after a death before it was cut
-        run.rewind(0, records)
+        rewind(run, 0, records)
     ledger.rewind(3)
     for kept in (tmp_path / "earlier" / "1", tmp_path / "earlier" / "2"):
         assert [each.number for each in results(kept / "ledger.bin")] == [3, 4]

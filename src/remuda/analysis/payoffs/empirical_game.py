@@ -16,7 +16,6 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import gammaln
 
 from remuda.analysis.payoffs.payoffs import KNOWN
 from remuda.errors import UsageError
@@ -155,6 +154,8 @@ class EmpiricalGame:
     @cached_property
     def _log_orders(self) -> Numbers:
         """[P, S] the logarithm of the orders in which the other seats may be dealt."""
+        from scipy.special import gammaln  # imported here: every run imports this file
+
         total = np.zeros(self.profiles.shape)
         others = np.maximum(self._others, 0)
         for columns in self.columns:
