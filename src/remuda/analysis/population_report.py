@@ -12,7 +12,7 @@ from remuda.analysis.equilibria.game_equilibrium import game_equilibrium
 from remuda.analysis.equilibria.uncertain_equilibrium import UncertainEquilibrium, nash
 from remuda.analysis.payoffs.bias import Estimate
 from remuda.analysis.payoffs.empirical_game import EmpiricalGame
-from remuda.analysis.payoffs.payoffs import KNOWN, Payoffs
+from remuda.analysis.payoffs.payoffs import Payoffs
 from remuda.analysis.payoffs.sampling import with_own, with_predicted_own
 from remuda.analysis.ranking.next_line_ups import (
     NextLineUp,
@@ -64,14 +64,7 @@ class Analysis:
         return {
             "analysis": 1,
             "policies": list(payoffs.names),
-            "payoffs": {
-                "means": as_json(payoffs.matrix),
-                "standard_errors": as_json(payoffs.errors[0]),
-                "matches": [
-                    [None if count >= KNOWN else int(count) for count in row]
-                    for row in payoffs.met.tolist()
-                ],
-            },
+            "payoffs": payoffs.as_summary(),
             "ranking": self.ranking.as_summary(),
             "equilibrium": as_json(self.equilibrium),
             "structure": self.structure.as_summary(),

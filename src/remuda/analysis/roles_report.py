@@ -13,7 +13,7 @@ from remuda.analysis.equilibria.uncertain_equilibrium import USED, UncertainEqui
 from remuda.analysis.payoffs.bias import Estimate
 from remuda.analysis.payoffs.empirical_game import EmpiricalGame, Role
 from remuda.analysis.payoffs.game_draws import pair_draws
-from remuda.analysis.payoffs.payoffs import KNOWN, Payoffs
+from remuda.analysis.payoffs.payoffs import Payoffs
 from remuda.analysis.population_report import (
     AT_MOST,
     SAMPLES,
@@ -58,14 +58,7 @@ class RoleAnalysis:
             "seats": self.role.seats,
             "policies": list(payoffs.strategies[0]),
             "opponents": list(payoffs.strategies[1]),
-            "payoffs": {
-                "means": as_json(payoffs.matrix),
-                "standard_errors": as_json(payoffs.errors[0]),
-                "matches": [
-                    [None if count >= KNOWN else int(count) for count in row]
-                    for row in payoffs.met.tolist()
-                ],
-            },
+            "payoffs": payoffs.as_summary(),
             "ranking": self.ranking.as_summary(),
             "diversity": as_json(self.diversity),
             "gain_over_uniform": as_json(self.gain),

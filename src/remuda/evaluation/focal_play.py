@@ -30,8 +30,8 @@ class PlayedRun:
     spec: RunSpec
     snapshots: Mapping[str, Snapshot]
 
-    def participant(self, seed: int, sampled: bool) -> TournamentSetup:
-        """Return the setup whose only participant is the run."""
+    def setup(self, seed: int, sampled: bool) -> TournamentSetup:
+        """Return a tournament whose only participant is the run."""
         return setup_of_snapshots(self.spec, {self.name: self.snapshots}, seed, sampled)
 
 
@@ -50,13 +50,13 @@ def setup_of_focal(
         raise UsageError("focal: name one or several numbers of seats, 0 or more, such as 1")
     if sampled is None:
         sampled = focal.spec.config.run.evaluate_sampled
-    setup = focal.participant(seed, sampled)
+    setup = focal.setup(seed, sampled)
     (own,) = setup.participants
     if isinstance(background, str):
         other = Participant(background, tuple((background,) for _ in own.members))
     else:
         _check_same_agents(focal, background)
-        (other,) = background.participant(seed, sampled).participants
+        (other,) = background.setup(seed, sampled).participants
     # seats of scripted policies in the focal run stay theirs
     members = tuple(
         some if seat else () for some, seat in zip(other.members, own.members, strict=True)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from remuda.analysis.as_json import as_json
 from remuda.analysis.frame import data_frame
 from remuda.errors import UsageError
 from remuda.types import Bools, Integers, Numbers
@@ -229,6 +230,17 @@ class Payoffs:
             own[...] = own.mean(1, keepdims=True)
         found: Numbers = self.means + drawn
         return found
+
+    def as_summary(self) -> dict[str, object]:
+        """Return means, standard errors and matches as plain data; None: unknown, or exact."""
+        return {
+            "means": as_json(self.matrix),
+            "standard_errors": as_json(self.errors[0]),
+            "matches": [
+                [None if count >= KNOWN else int(count) for count in row]
+                for row in self.met.tolist()
+            ],
+        }
 
     def part(self, members: Sequence[int]) -> Payoffs:
         """Return the game restricted to some strategies of all roles."""
