@@ -6,6 +6,7 @@ from refusals import refuses
 from remuda.config import (
     Config,
     PolicyConfig,
+    describe_fields,
     load_config,
     read_config,
     write_config,
@@ -141,4 +142,5 @@ def test_every_field_has_help():
             if isinstance(field.annotation, type) and issubclass(field.annotation, PolicyConfig):
                 check(field.annotation)
 
+    describe_fields(Config)
     check(Config)

@@ -25,5 +25,5 @@ from remuda.config.population import (
 from remuda.config.presets import all_presets, check_presets, over_presets, preset_tree
 from remuda.config.reading import config_text, load_config, read_config, read_tree, write_config
 from remuda.config.run import CheckpointConfig, ClusterConfig, RunConfig, SupervisionConfig
-from remuda.config.sections import Each, Section, by_leaf, overlay
+from remuda.config.sections import Each, Section, by_leaf, describe_fields, overlay
 from remuda.config.tree import Config

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import os
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
+from itertools import pairwise
 from operator import attrgetter, getitem
 from pathlib import Path
 from types import MappingProxyType
@@ -138,19 +142,10 @@ def _means_numbers(kind: Any) -> bool:
 class Section(BaseModel):
     """A branch of the tree: frozen, and without unknown keys."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     NEEDED: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Messages for missing fields without a default."""
-
-    @classmethod
-    def __pydantic_init_subclass__(cls, **options: Any) -> None:
-        """Reflow the descriptions of fields."""
-        super().__pydantic_init_subclass__(**options)
-        for field in cls.model_fields.values():
-            if field.description:
-                paragraphs = field.description.split("\n\n")
-                field.description = "\n\n".join(" ".join(text.split()) for text in paragraphs)
 
     @model_validator(mode="before")
     @classmethod
@@ -170,6 +165,33 @@ class Section(BaseModel):
         """Register the user code before it is needed."""
         add_code(state["code"])
         super().__setstate__({key: value for key, value in state.items() if key != "code"})
+
+
+def describe_fields(model: type[Section]) -> None:
+    """Give the fields of a section, and of those below, their docstrings as descriptions.
+
+    Only help and reference need them; reading the source of all sections slows every start.
+    """
+    for kind in model.__mro__:
+        if issubclass(kind, Section) and kind is not Section:
+            try:
+                (definition,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+            except OSError:  # a user's section without a file
+                continue
+            assert isinstance(definition, ast.ClassDef)
+            for statement, after in pairwise(definition.body):
+                match statement, after:
+                    case (
+                        ast.AnnAssign(target=ast.Name(id=name)),
+                        ast.Expr(value=ast.Constant(value=str(text))),
+                    ) if name in model.model_fields:
+                        paragraphs = inspect.cleandoc(text).split("\n\n")
+                        joined = "\n\n".join(" ".join(each.split()) for each in paragraphs)
+                        field = model.model_fields[name]
+                        field.description = field.description or joined
+    for field in model.model_fields.values():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
+            describe_fields(field.annotation)
 
 
 @dataclass(frozen=True)

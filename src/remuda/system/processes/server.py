@@ -53,12 +53,12 @@ def load(modules: Sequence[str]) -> None:
     from remuda.system.memory.atomic import warm_up
 
     was_enabled = gc.isenabled()
-    gc.disable()  # libraries create little garbage, and collecting costs a tenth of the time
+    gc.disable()  # collections cost a tenth of the time
     try:
         for module in modules:
             importlib.import_module(module)
         warm_up()  # Numba loads its type tables with the first function
-        gc.collect()
+        # A collection first would cost a tenth of a second; libraries leave little garbage.
         gc.freeze()  # so a collection in a fork does not touch, and so copy, these pages
     finally:
         if was_enabled:
@@ -266,18 +266,27 @@ def is_the_program() -> None:
     ProcessState.is_program = True
 
 
+def load_libraries(say: Callable[[str], None]) -> bool:
+    """Load the libraries of a run without collecting garbage, if this is a fresh main program.
+
+    Returns False in any other process, which has done nothing then.
+    """
+    if not ProcessState.is_program or "torch" in sys.modules:
+        return False
+    from remuda.system.compiling import reporting_compiling
+
+    with reporting_compiling(say):  # only in this process, so fork afterwards
+        load(MODULES)
+    return True
+
+
 def load_and_begin(say: Callable[[str], None]) -> None:
     """Load the libraries that children need, and fork the server from this process.
 
     So the main program and the server load the libraries only once. In any process but a fresh main
     program, this only calls `begin`.
     """
-    state = ProcessState
-    fresh = threading.active_count() == 1 and "torch" not in sys.modules
-    if state.is_program and fresh and sys.platform == "linux" and state.server is None:
-        from remuda.system.compiling import reporting_compiling
-
-        with reporting_compiling(say):  # only in this process, so fork afterwards
-            load(MODULES)
+    can_fork = threading.active_count() == 1 and sys.platform == "linux"
+    if can_fork and ProcessState.server is None and load_libraries(say):
         begin(lambda *descriptors: OwnFork(fork(*descriptors)))
     begin()

@@ -14,7 +14,16 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args
 
 from pydantic import ValidationError
 
-from remuda.config import Each, Section, explain, fields_of, overlay, read_yaml, unknown_key
+from remuda.config import (
+    Each,
+    Section,
+    describe_fields,
+    explain,
+    fields_of,
+    overlay,
+    read_yaml,
+    unknown_key,
+)
 from remuda.errors import ConfigError
 
 NONE = ("None", "none")
@@ -171,6 +180,7 @@ def help_of(model: type[Section], program: str, positional: str) -> str:
     """Return the help of a command: every flag with its type, default and docstring."""
     import tyro
 
+    describe_fields(model)
     text = io.StringIO()
     with contextlib.redirect_stdout(text), contextlib.suppress(SystemExit):
         tyro.cli(model, prog=program, args=["--help"], config=(tyro.conf.FlagConversionOff,))

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from jinja2 import Template
-from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from remuda.config import Config, Section
+from remuda.config import Config, Section, describe_fields
 from remuda.runs.columns import COLUMNS
 from remuda.runs.metrics import SHARES
 from remuda.ui.cli.main import COMMANDS, EXIT_CODES
@@ -53,9 +52,10 @@ def metrics_page() -> str:
 
 
 def _tables(
-    model: type[BaseModel], heading: str, dashes: str = "", prefix: str = ""
+    model: type[Section], heading: str, dashes: str = "", prefix: str = ""
 ) -> Iterator[str]:
     """Yield the lines of a table of the model's keys, then those of its sections' tables."""
+    describe_fields(model)
     rows, sections = [], {}
     for name, info in model.model_fields.items():
         key = f"{prefix}{name}"

@@ -117,7 +117,7 @@ def _train_run(
 
     if resumed is None and config.run.directory is not None:
         RunDirectory.refuse_taken(config.run.directory)  # before slow imports
-    _begin_processes(config)
+    _load_libraries(config)
 
     from remuda.config import by_leaf
     from remuda.runs.result import Result
@@ -173,11 +173,13 @@ def _train_run(
     return HALTED if result.halted else 0
 
 
-def _begin_processes(config: Config) -> None:
-    if config.schedule != "sequential" or config.env.workers > 1:
-        from remuda.system.processes.server import load_and_begin
+def _load_libraries(config: Config) -> None:
+    from remuda.system.processes.server import load_and_begin, load_libraries
 
+    if config.schedule != "sequential" or config.env.workers > 1:
         load_and_begin(print)
+    else:
+        load_libraries(print)
 
 
 def _train_seeds(words: Sequence[str], options: TrainOptions) -> int:
@@ -205,7 +207,7 @@ def _train_seeds(words: Sequence[str], options: TrainOptions) -> int:
         earlier = Seeds.begun(config, count) if options.resume else None
         seeds = earlier or Seeds.create(config, count)
     if at_once == 1:
-        _begin_processes(seeds.config)
+        _load_libraries(seeds.config)
     return train_seeds(seeds, at_once, frozenset(by_leaf(flags)), options.flags)
 
 
