@@ -306,16 +306,13 @@ class Run(Mapping[str, Policy]):
         from remuda.ui.analysis.focal import evaluate_among
 
         self._to_play(episodes, seed, checkpoint)
-        counts = [*focal] if isinstance(focal, Sequence) else [focal]
-        if not all(_is_count(each) and each >= 0 for each in counts):
-            raise UsageError(f"focal: one or several whole numbers, 0 or more; this is {focal!r}")
         named = (
             background if isinstance(background, str) else str(path_of(background, "background"))
         )
         return evaluate_among(
             self._files,
             named,
-            counts,
+            focal_counts(focal),
             episodes,
             checkpoint=checkpoint,
             seed=seed,
@@ -370,10 +367,7 @@ class Run(Mapping[str, Policy]):
     def _to_play(
         self, episodes: int, seed: int, checkpoint: Checkpoint
     ) -> tuple[RunSpec, dict[str, Snapshot]]:
-        if not _is_count(episodes) or episodes < 1:
-            raise UsageError(f"episodes: a whole number, one at least; this is {episodes!r}")
-        if not _is_count(seed) or seed < 0:
-            raise UsageError(f"seed: a whole number, 0 or more; this is {seed!r}")
+        check_play(episodes, seed)
         return load_run(self._files, _checked_checkpoint(checkpoint))
 
     def analyse(self, **settings: Any) -> Report | SocietyReport:
@@ -417,6 +411,22 @@ def path_of(run: Run | Result | Path | str, name: str = "run") -> Path:
             f"{run!r}"
         )
     return Path(run).expanduser().absolute()
+
+
+def check_play(episodes: Any, seed: Any) -> None:
+    """Raise a `UsageError` unless these are a number of episodes and a seed."""
+    if not _is_count(episodes) or episodes < 1:
+        raise UsageError(f"episodes: a whole number, one at least; this is {episodes!r}")
+    if not _is_count(seed) or seed < 0:
+        raise UsageError(f"seed: a whole number, 0 or more; this is {seed!r}")
+
+
+def focal_counts(focal: int | Sequence[int]) -> list[int]:
+    """Return the numbers of focal seats; raise a `UsageError` if one is invalid."""
+    counts = [*focal] if isinstance(focal, Sequence) else [focal]
+    if not all(_is_count(each) and each >= 0 for each in counts):
+        raise UsageError(f"focal: one or several whole numbers, 0 or more; this is {focal!r}")
+    return counts
 
 
 def _is_count(value: object) -> bool:

@@ -47,7 +47,7 @@ class FocalSchedule(Schedule):
             if count > len(self.dealt):
                 raise UsageError(
                     f"focal: {count} seats, and {self._setup.game} has {len(self.dealt)} that "
-                    "policies play"
+                    f"policies play; name 0 to {len(self.dealt)}"
                 )
             rng = make_rng(self._setup.seed, "focal seats", count)
             own = placements(count, able[0], able[1], rng)
