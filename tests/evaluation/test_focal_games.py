@@ -75,8 +75,9 @@ def test_a_recurrent_policy_remembers_its_own_episode_only(digits, background, e
     assert (own == own[0]).all()
     sequences = {int(value) for value in own[0]}
     assert len(sequences) > 1, "policies that all do the same would hide a mistake"
-    name = f"{__name__}:{background.__name__}"
-    found = digits.evaluate_among(name, range(4), episodes=120)  # each copy plays several matches
+    found = digits.evaluate_among(
+        background, range(4), episodes=120
+    )  # each copy plays several matches
     for each in found.returns:
         if each.focal_seats:
             assert each.focal == pytest.approx(own[0].mean())

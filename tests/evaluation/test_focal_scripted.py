@@ -164,6 +164,20 @@ def test_the_command_draws_a_diagram_without_a_run(tmp_path, capsys):
     assert [each["background"] for each in found["returns"]] == [3.0, 15.0, None]
 
 
+def test_a_time_limit_leaves_no_diagram_or_one_of_whole_episodes(tmp_path, capsys):
+    words = ["evaluate", BRIGADE, "--policy", "firefighter", "--background", "always_rest"]
+    picture = tmp_path / "a.png"
+    words += ["--focal", "0", "2", "--episodes", "200000", "--seconds", "1", "--json"]
+    assert cli([*words, "--out", str(picture)]) == 0
+    written = capsys.readouterr()
+    assert "of 400,000 episodes" in written.err
+    found = json.loads(written.out)
+    assert found["cut"]
+    counts = [each["episodes"] for each in found["returns"]]
+    assert 0 < sum(counts) < 400_000
+    assert picture.exists()
+
+
 @pytest.mark.parametrize(
     ("words", "named"),
     [

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from remuda.api.run import Run, check_play, focal_counts, path_of
+from remuda.api.run import Run, check_play, focal_counts, name_of_background
 from remuda.config.plain import Options
 from remuda.config.reading import read_keywords
 from remuda.config.sections import Section
@@ -58,16 +58,10 @@ def evaluate_among(
     from remuda.ui.analysis.focal import evaluate_policy_among
 
     check_play(episodes, seed)
-    if not isinstance(background, str):
-        background = (
-            name_policy(background, "background")
-            if callable(background)
-            else str(path_of(background, "background"))
-        )
     chosen = read_keywords(_GameArguments, {"options": options}, evaluate_among)
     return evaluate_policy_among(
         name_policy(policy, "policy"),
-        background,
+        name_of_background(background),
         focal_counts(focal),
         episodes,
         game=name_game(game),

@@ -152,13 +152,14 @@ class FocalEvaluation(Summarised):
                 f"{each.focal_seats} of {self.seats}",
                 *(short(value) for value in (each.focal, each.focal_error)),
                 *(short(value) for value in (each.background, each.background_error)),
+                short(each.all_seats),
                 f"{each.episodes:,}",
             )
             for each in self.returns
         ]
         cut = f"; {self.cut}" if self.cut else ""
         title = f"{self.focal} among {self.background}: mean return of a seat{cut}"
-        head = ("focal seats", "focal", "error", "background", "error", "episodes")
+        head = ("focal seats", "focal", "error", "background", "error", "all seats", "episodes")
         return ShortTable(title, head, rows, self.notes)
 
     def as_summary(self) -> dict[str, object]:

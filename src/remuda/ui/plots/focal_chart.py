@@ -37,9 +37,11 @@ def focal_chart(found: FocalEvaluation) -> Figure:
             _draw(axes, found, "background", 0, BACKGROUND),
             *axes.plot(counts, np.where(counts < found.seats, means, np.nan), ":", color=QUIET),
         ]
-        axes.set_xlim(-0.3, found.seats - 0.7)
+        last = found.seats - 1
+        margin = max(0.3, 0.03 * last)
+        axes.set_xlim(-margin, last + margin)
         axes.xaxis.set_major_locator(MaxNLocator(10, integer=True))
-        axes.set_xlabel(f"number of other agents that play {own} (of {found.seats - 1})", color=INK)
+        axes.set_xlabel(f"number of other agents that play {own} (of {last})", color=INK)
         axes.set_ylabel("return per agent and episode (± s.e.)", color=INK)
         axes.tick_params(labelcolor=INK)
         axes.grid(axis="y")
