@@ -9,7 +9,7 @@ from gymnasium.spaces import Box, Discrete
 import remuda
 from refusals import refuses
 from remuda.envs.games.array_game import TurnArrays
-from remuda.errors import ConfigError, RunDirectoryError, UsageError
+from remuda.errors import ConfigError, RunDirectoryError, UsageError, UserCodeError
 from remuda.types import AgentSpec
 from remuda.ui.cli.main import run as cli
 from short_runs import trained
@@ -149,6 +149,18 @@ def test_what_does_not_fit_the_game_is_refused(brigade):
         brigade.evaluate_among(f"{brigade.path}:agent_0", 1, 2)
     with refuses(ConfigError, "speed"):
         remuda.evaluate_among("cooperate", "defect", 1, 2, game=DILEMMA, options={"speed": 1})
+
+
+def test_faults_of_your_own_code_are_named():
+    def broken(env, agent, observations, rng):
+        return 1 / 0
+
+    def no_game(num_envs=1):
+        raise OSError("no display")
+
+    for policy, game in ((broken, Gifts), (gives, no_game)):
+        with pytest.raises(UserCodeError, match=r"test_focal_scripted\.py, line"):
+            remuda.evaluate_among(policy, takes, 1, 2, game=game)
 
 
 def test_the_command_draws_a_diagram_without_a_run(tmp_path, capsys):

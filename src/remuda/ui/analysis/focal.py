@@ -10,7 +10,7 @@ from typing import Any
 from remuda.envs.description import EnvSpec
 from remuda.envs.registry import RANDOM, Game, find_game
 from remuda.errors import ConfigError, UsageError
-from remuda.evaluation.focal_play import PlayedPolicy, PlayedRun, play_focal, setup_of_focal
+from remuda.evaluation.focal_play import Played, PlayedPolicy, PlayedRun, play_focal, setup_of_focal
 from remuda.evaluation.results import Limits
 from remuda.evaluation.tournaments.focal import FocalEvaluation
 from remuda.runs.run_directory import RunDirectory, write_file
@@ -46,18 +46,15 @@ def evaluate_among(
     numbers of focal seats.
     """
     others = _background_run(background, find_game(run.read_config().game))
-    own = PlayedRun(run.path.name, *load_run(run, checkpoint))
+    names = distinct((run.path.name, _shown(background, others)))
+    own = PlayedRun(names[0], *load_run(run, checkpoint))
+    other: Played = PlayedPolicy(names[1], background, own.env)
     notes = tuple[str, ...]()
-    if others is None:
-        setup = setup_of_focal(
-            own, PlayedPolicy(_shown(background), background, own.env), focal, seed, sampled
-        )
-    else:
-        names = distinct((own.name, others.path.name))
+    if others is not None:
         other = PlayedRun(names[1], *load_run(others))
         games = {each.name: RunGame(each.spec.config, each.env.changed) for each in (own, other)}
         notes = other_games(games, {}, None)
-        setup = setup_of_focal(own, other, focal, seed, sampled)
+    setup = setup_of_focal(own, other, focal, seed, sampled)
     return replace(play_focal(setup, episodes, limits or Limits()), notes=notes)
 
 
@@ -81,19 +78,13 @@ def evaluate_policy_among(
     played = find_game(game)
     _check_scripted(played, policy, "policy: ")
     others = _background_run(background, played)
+    names = distinct((_shown(policy), _shown(background, others)))
     if others is None:
-        env = EnvSpec.of(game, options)
-        own, other = (
-            PlayedPolicy(name, each, env)
-            for name, each in zip(
-                distinct((_shown(policy), _shown(background))), (policy, background), strict=True
-            )
-        )
-        setup = setup_of_focal(own, other, focal, seed, sampled)
+        own = PlayedPolicy(names[0], policy, EnvSpec.of(game, options))
+        other: Played = PlayedPolicy(names[1], background, own.env)
     else:
-        names = distinct((_shown(policy), others.path.name))
-        trained = PlayedRun(names[1], *load_run(others))
-        config, env = trained.spec.config, trained.env
+        other = PlayedRun(names[1], *load_run(others))
+        config, env = other.spec.config, other.env
         if config.game != game:
             raise UsageError(
                 f"background: {background} is a run of {config.game}, not of {game}; name a run of "
@@ -101,8 +92,8 @@ def evaluate_policy_among(
             )
         if options:
             env = EnvSpec.of(game, made_with(RunGame(config, env.changed), options))
-        scripted = PlayedPolicy(names[0], policy, env, config.env.scripted)
-        setup = setup_of_focal(scripted, trained, focal, seed, sampled)
+        own = PlayedPolicy(names[0], policy, env, config.env.scripted)
+    setup = setup_of_focal(own, other, focal, seed, sampled)
     return play_focal(setup, episodes, limits or Limits())
 
 
@@ -131,8 +122,10 @@ def _check_scripted(game: Game, name: str, words: str) -> None:
         raise UsageError(f"{words}{error}") from None
 
 
-def _shown(policy: str) -> str:
-    """Return the name of a scripted policy for tables and pictures."""
+def _shown(policy: str, run: RunDirectory | None = None) -> str:
+    """Return the name of a run, or else of a scripted policy, for tables and pictures."""
+    if run is not None:
+        return run.path.name
     name = without_digest(policy)
     return name.partition(":")[2] or name
 
