@@ -331,3 +331,18 @@ def test_the_dilemma():
         if over.all()
     )
     assert result.info["polluted_share"].mean() < 0.2
+
+
+@pytest.mark.slow
+def test_taking_turns_is_a_social_dilemma():
+    """Harvesting pays more whatever the others do, and all earn more if all take turns."""
+
+    def returns(cooperators):
+        policies = [taking_turns] * cooperators + [harvesters] * (10 - cooperators)
+        return play_episodes(Cleanup(20), policies, 1)
+
+    nobody, everybody = returns(0), returns(10)
+    assert everybody.mean() > 1.2 * nobody.mean()
+    for others, defects in ((0, nobody), (5, returns(5)), (9, returns(9))):
+        cooperates = everybody if others == 9 else returns(others + 1)
+        assert defects[:, others:].mean() > 1.1 * cooperates[:, : others + 1].mean()
