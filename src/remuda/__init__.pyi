@@ -2,6 +2,7 @@
 
 from remuda.analysis.frame import Frame as Frame
 from remuda.analysis.payoffs.payoffs import Payoffs as Payoffs
+from remuda.api.focal import evaluate_among as evaluate_among
 from remuda.api.imitate import imitate as imitate
 from remuda.api.run import Run as Run
 from remuda.api.run import evaluate as evaluate

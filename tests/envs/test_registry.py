@@ -18,7 +18,11 @@ def test_every_game_is_made_by_its_name(name):
 
 
 @pytest.mark.slow_cases(
-    "cleanup-division_of_labour", "cleanup-harvesters", "treasure_hunt-greedy_walker"
+    "cleanup-division_of_labour",
+    "cleanup-harvesters",
+    "cleanup-cleaners",
+    "cleanup-taking_turns",
+    "treasure_hunt-greedy_walker",
 )
 @pytest.mark.parametrize(
     ("name", "policy"),

@@ -97,12 +97,13 @@ def test_all_placements_take_turns(run):
 
 
 def schedule_of(run, counts, episodes):
-    from remuda.evaluation.focal_play import PlayedRun, setup_of_focal
+    from remuda.evaluation.focal_play import PlayedPolicy, PlayedRun, setup_of_focal
     from remuda.evaluation.tournaments.game_schedule import schedule_of as made
     from remuda.runs.saved_weights import load_run
 
     played = PlayedRun("run", *load_run(RunDirectory.open(run.path)))
-    found = made(setup_of_focal(played, "random", counts), episodes)
+    background = PlayedPolicy("random", "random", played.env)
+    found = made(setup_of_focal(played, background, counts), episodes)
     assert isinstance(found, FocalSchedule)
     return found
 

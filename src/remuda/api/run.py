@@ -27,9 +27,7 @@ from remuda.runs.recorded_matches import read_births, read_ledger, read_payoffs
 from remuda.runs.result import Result
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import load_run
-from remuda.training.python_settings import (
-    name_scripted,
-)
+from remuda.training.python_settings import name_policy, name_scripted
 from remuda.training.saved.policies import CHECKPOINT, SavedPolicies, UnknownPolicyError
 
 if TYPE_CHECKING:
@@ -278,7 +276,7 @@ class Run(Mapping[str, Policy]):
 
     def evaluate_among(
         self,
-        background: Run | Result | Path | str,
+        background: Run | Result | Path | str | Callable[..., Any],
         focal: int | Sequence[int] = 1,
         episodes: int = 200,
         *,
@@ -290,7 +288,8 @@ class Run(Mapping[str, Policy]):
 
         Args:
             background: another run of a game with the same agents, whose newest weights play, or
-                the name of a scripted policy. It plays all seats that are not focal.
+                a scripted policy, by its name or as a function. It plays all seats that are not
+                focal.
             focal: the number of focal seats, which this run's policies take; or several numbers,
                 each played for `episodes`. All placements of the focal seats take turns.
             episodes: number of episodes for each number of focal seats.
@@ -306,16 +305,10 @@ class Run(Mapping[str, Policy]):
         from remuda.ui.analysis.focal import evaluate_among
 
         self._to_play(episodes, seed, checkpoint)
-        counts = [*focal] if isinstance(focal, Sequence) else [focal]
-        if not all(_is_count(each) and each >= 0 for each in counts):
-            raise UsageError(f"focal: one or several whole numbers, 0 or more; this is {focal!r}")
-        named = (
-            background if isinstance(background, str) else str(path_of(background, "background"))
-        )
         return evaluate_among(
             self._files,
-            named,
-            counts,
+            name_of_background(background),
+            focal_counts(focal),
             episodes,
             checkpoint=checkpoint,
             seed=seed,
@@ -370,10 +363,7 @@ class Run(Mapping[str, Policy]):
     def _to_play(
         self, episodes: int, seed: int, checkpoint: Checkpoint
     ) -> tuple[RunSpec, dict[str, Snapshot]]:
-        if not _is_count(episodes) or episodes < 1:
-            raise UsageError(f"episodes: a whole number, one at least; this is {episodes!r}")
-        if not _is_count(seed) or seed < 0:
-            raise UsageError(f"seed: a whole number, 0 or more; this is {seed!r}")
+        check_play(episodes, seed)
         return load_run(self._files, _checked_checkpoint(checkpoint))
 
     def analyse(self, **settings: Any) -> Report | SocietyReport:
@@ -417,6 +407,31 @@ def path_of(run: Run | Result | Path | str, name: str = "run") -> Path:
             f"{run!r}"
         )
     return Path(run).expanduser().absolute()
+
+
+def name_of_background(background: Run | Result | Path | str | Callable[..., Any]) -> str:
+    """Return a run's directory, or the name of a scripted policy."""
+    if isinstance(background, str):
+        return background
+    if callable(background):
+        return name_policy(background, "background")
+    return str(path_of(background, "background"))
+
+
+def check_play(episodes: Any, seed: Any) -> None:
+    """Raise a `UsageError` unless these are a number of episodes and a seed."""
+    if not _is_count(episodes) or episodes < 1:
+        raise UsageError(f"episodes: a whole number, one at least; this is {episodes!r}")
+    if not _is_count(seed) or seed < 0:
+        raise UsageError(f"seed: a whole number, 0 or more; this is {seed!r}")
+
+
+def focal_counts(focal: int | Sequence[int]) -> list[int]:
+    """Return the numbers of focal seats; raise a `UsageError` if one is invalid."""
+    counts = [*focal] if isinstance(focal, Sequence) else [focal]
+    if not all(_is_count(each) and each >= 0 for each in counts):
+        raise UsageError(f"focal: one or several whole numbers, 0 or more; this is {focal!r}")
+    return counts
 
 
 def _is_count(value: object) -> bool:

@@ -1,12 +1,13 @@
-"""Play of a run's policies among the policies of another run, or a scripted one."""
+"""Play of a run's policies, or a scripted one, among those of another run, or a scripted one."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from remuda.envs.description import EnvSpec
 from remuda.errors import UsageError
 from remuda.evaluation.results import Limits
 from remuda.evaluation.tournaments.engine import open_tournament
@@ -30,33 +31,63 @@ class PlayedRun:
     spec: RunSpec
     snapshots: Mapping[str, Snapshot]
 
+    @property
+    def env(self) -> EnvSpec:
+        return self.spec.env
+
     def setup(self, seed: int, sampled: bool) -> TournamentSetup:
         """Return a tournament whose only participant is the run."""
         return setup_of_snapshots(self.spec, {self.name: self.snapshots}, seed, sampled)
 
 
+@dataclass(frozen=True)
+class PlayedPolicy:
+    """A scripted policy in a game."""
+
+    name: str  # for tables and pictures
+    policy: str
+    env: EnvSpec
+    taken: Mapping[str, str] = field(default_factory=dict)
+    """Scripted policies that reserve seats, by agent."""
+
+    def setup(self, seed: int, sampled: bool) -> TournamentSetup:
+        """Return a tournament whose only participant is the policy."""
+        members = tuple(
+            () if agent.name in self.taken else (self.policy,) for agent in self.env.agents
+        )
+        participants = (Participant(self.name, members),)
+        return TournamentSetup(self.env, participants, seed, sampled, taken=self.taken)
+
+
+Played = PlayedRun | PlayedPolicy
+
+
 def setup_of_focal(
-    focal: PlayedRun,
-    background: PlayedRun | str,  # a run, or a scripted policy of the focal run's game
+    focal: Played,
+    background: Played,
     counts: Sequence[int],
     seed: int = 0,
     sampled: bool | None = None,
 ) -> TournamentSetup:
-    """Return the setup in which a run's policies play its game among others.
+    """Return the setup in which focal policies play their game among others.
 
-    counts: numbers of focal seats. sampled: explore; None: `run.evaluate_sampled` of the run.
+    counts: numbers of focal seats. sampled: trained policies explore; None: `run.evaluate_sampled`
+    of the focal run, else of the run in the background.
     """
     if not counts or min(counts) < 0:
         raise UsageError("focal: name one or several numbers of seats, 0 or more, such as 1")
+    if focal.env.names != background.env.names:
+        raise UsageError(
+            f"background: {background.name} plays {background.env.game} with "
+            f"{', '.join(background.env.names)}, and {focal.name} plays {focal.env.game} with "
+            f"{', '.join(focal.env.names)}; name a run with the same agents"
+        )
+    runs = [each for each in (focal, background) if isinstance(each, PlayedRun)]
     if sampled is None:
-        sampled = focal.spec.config.run.evaluate_sampled
+        sampled = bool(runs) and runs[0].spec.config.run.evaluate_sampled
     setup = focal.setup(seed, sampled)
     (own,) = setup.participants
-    if isinstance(background, str):
-        other = Participant(background, tuple((background,) for _ in own.members))
-    else:
-        _check_same_agents(focal, background)
-        (other,) = background.setup(seed, sampled).participants
+    (other,) = background.setup(seed, sampled).participants
     # seats of scripted policies in the focal run stay theirs
     members = tuple(
         some if seat else () for some, seat in zip(other.members, own.members, strict=True)
@@ -67,16 +98,6 @@ def setup_of_focal(
             check_fits(setup.game, name, each, agent)
     participants = (own, replace(other, members=members))
     return replace(setup, participants=participants, focal=tuple(dict.fromkeys(counts)))
-
-
-def _check_same_agents(focal: PlayedRun, background: PlayedRun) -> None:
-    own, other = focal.spec.env, background.spec.env
-    if own.names != other.names:
-        raise UsageError(
-            f"background: {background.name} plays {other.game} with {', '.join(other.names)}, and "
-            f"{focal.name} plays {own.game} with {', '.join(own.names)}; name a run with the same "
-            "agents"
-        )
 
 
 @naming_user_code()

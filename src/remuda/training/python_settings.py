@@ -36,13 +36,17 @@ def name_scripted(scripted: Any, key: str, example: str = "agent_1") -> Any:
         raise UsageError(
             f"{key}: give a mapping such as {{{example!r}: 'random'}}; this is {scripted!r}"
         )
-    named = {name: _name_code(policy, f"{key}.{name}") for name, policy in scripted.items()}
-    for name, policy in named.items():
-        if not isinstance(policy, str):
-            raise UsageError(
-                f"{key}.{name}: {policy!r} is no policy; give a name, such as 'random', or a "
-                "function of (env, agent, observations, rng) that returns actions"
-            )
+    return {name: name_policy(policy, f"{key}.{name}") for name, policy in scripted.items()}
+
+
+def name_policy(policy: Any, key: str) -> str:
+    """Return the name of a scripted policy, or of a function that is one."""
+    named = _name_code(policy, key)
+    if not isinstance(named, str):
+        raise UsageError(
+            f"{key}: {policy!r} is no policy; give a name, such as 'random', or a function of "
+            "(env, agent, observations, rng) that returns actions"
+        )
     return named
 
 

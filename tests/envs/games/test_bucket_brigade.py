@@ -15,6 +15,9 @@ from remuda.envs.games.bucket_brigade import (
     SCENARIOS,
     BucketBrigade,
     Draws,
+    always_rest,
+    always_work,
+    firefighter,
     night,
     owners_duty,
 )
@@ -120,6 +123,26 @@ def test_reference_policies_earn_what_is_published(scenario, uniform, duty):
     for choose, published in ((at_random, uniform), (owners_duty, duty)):
         mean, error = returns_per_night(scenario, choose, 5000)
         assert abs(mean - published) < 4 * error + 1.0
+
+
+@pytest.mark.parametrize("scaled", [True, False])
+def test_the_nearest_fire_is_fought_from_home(scaled):
+    """Agent 1 lives in house 8 of a ring of ten, so houses 9 and 6 are 1 and 2 away."""
+    env = BucketBrigade(3, num_agents=2, homes=(0, 8), scaled=scaled)
+    env.reset(np.arange(3), np.ones(3, bool))
+    env.houses[:] = SAFE
+    env.houses[0, [1, 6, 3]] = BURNING
+    env.houses[1, [9, 7]] = BURNING  # as near as each other: the lower number
+    env.houses[2, [8]] = RUINED
+    env.actions[:] = 0
+    env.restore(env.state())
+    out = np.zeros((3, *env.agents[1].observation_space.shape), np.float32)
+    env.observe(1, out)
+    expected = [[6, 1, 0], [7, 1, 0], [8, 0, 0]]
+    assert firefighter(env, 1, out, None).tolist() == expected
+    expected[2][1] = 1
+    assert always_work(env, 1, out, None).tolist() == expected
+    assert always_rest(env, 1, out, None).tolist() == [[8, 0, 0]] * 3
 
 
 def test_the_plain_view_is_the_scaled_one_in_other_units():

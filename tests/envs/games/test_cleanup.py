@@ -17,14 +17,17 @@ from remuda.envs.games.cleanup import (
     RIGHT,
     RIVER,
     SAND,
+    SHIFT,
     UP,
     WALL,
     ZAP,
     ZAP_BEAM,
     Cleanup,
     _equality,
+    cleaners,
     division_of_labour,
     harvesters,
+    taking_turns,
 )
 from remuda.envs.scripted import at_random, turns
 from support import play_episodes
@@ -282,6 +285,35 @@ def test_facts_of_an_episode():
     assert set(told) == set(env.episode_metrics)
 
 
+def chosen(policy, env, agent=0):
+    return int(policy(env, agent, np.zeros((1, 3), np.float32), np.random.default_rng(0))[0])
+
+
+def test_cleaners_seek_pollution_and_harvesters_apples():
+    env = world((9, 5, UP))
+    pollute(env, (6, 5))
+    env.tiles[0, 15, 5] = APPLE
+    assert chosen(cleaners, env) == CLEAN  # three tiles ahead
+    assert chosen(harvesters, env) == DOWN
+    env.facing[0, 0] = LEFT
+    assert chosen(cleaners, env) == UP
+    turn(env, UP)
+    turn(env, CLEAN)
+    assert env.polluted[0] == 0
+    assert chosen(cleaners, env) in (UP, DOWN, LEFT, RIGHT)  # nothing is left to clean
+
+
+def test_agents_take_turns_in_cleaning():
+    env = world((9, 5, UP), (9, 8, UP), max_turns=3 * SHIFT)
+    pollute(env, (6, 5), (6, 8))
+    env.tiles[0, 15, [5, 8]] = APPLE
+    for cleans in (0, 1, 0):
+        assert chosen(taking_turns, env, cleans) == CLEAN
+        assert chosen(taking_turns, env, 1 - cleans) == DOWN
+        for _ in range(SHIFT):
+            turn(env, ZAP, ZAP)
+
+
 @pytest.mark.slow
 def test_the_dilemma():
     """Some must clean for all to eat; who cleans gets less; and random play gets little."""
@@ -299,3 +331,18 @@ def test_the_dilemma():
         if over.all()
     )
     assert result.info["polluted_share"].mean() < 0.2
+
+
+@pytest.mark.slow
+def test_taking_turns_is_a_social_dilemma():
+    """Harvesting pays more whatever the others do, and all earn more if all take turns."""
+
+    def returns(cooperators):
+        policies = [taking_turns] * cooperators + [harvesters] * (10 - cooperators)
+        return play_episodes(Cleanup(20), policies, 1)
+
+    nobody, everybody = returns(0), returns(10)
+    assert everybody.mean() > 1.2 * nobody.mean()
+    for others, defects in ((0, nobody), (5, returns(5)), (9, returns(9))):
+        cooperates = everybody if others == 9 else returns(others + 1)
+        assert defects[:, others:].mean() > 1.1 * cooperates[:, : others + 1].mean()

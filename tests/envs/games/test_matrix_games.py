@@ -6,7 +6,7 @@ import pytest
 from refusals import refuses
 from remuda.envs.contract import VectorEnvContract
 from remuda.envs.games import matrix_games as games
-from remuda.envs.registry import make_env
+from remuda.envs.registry import GAMES, make_env
 from remuda.errors import ConfigError
 
 
@@ -88,3 +88,14 @@ def test_the_games_are_known_by_name_and_refuse_no_rounds():
     assert make_env("stag_hunt", 3, rounds=4).options() == {"rounds": 4}
     with refuses(ConfigError):
         make_env("hawk_dove", 1, rounds=0)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, game in GAMES.items() if "matrix_games" in game.factory]
+)
+def test_each_action_has_a_policy_that_always_chooses_it(name):
+    env, game = make_env(name, 3), GAMES[name]
+    assert tuple(game.scripted) == env.action_names
+    for action, policy in enumerate(game.scripted):
+        chosen = game.policy(policy)(env, 1, np.zeros((3, 5), np.float32), None)
+        assert chosen.tolist() == [action] * 3

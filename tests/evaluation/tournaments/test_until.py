@@ -211,3 +211,39 @@ def test_planning_for_many_ends_when_it_is_told(tmp_path):
     assert asked == [1]
     assert not planned.any()
     assert played.num_matches <= 100
+
+
+def test_after_an_answer_there_is_no_second_look(tmp_path):
+    """A second look at a round would use its share of the error probability twice."""
+    looks = []
+    found = play_until(kuhn(), BEST, tmp_path / "t", on_look=looks.append)
+    assert found.until is looks[-1]
+    assert [look.rounds for look in looks] == list(range(1, len(looks) + 1))
+    again = play_until(kuhn(), BEST, tmp_path / "t", on_look=looks.append, max_matches=9000)
+    assert again.until == looks[-1] == looks[-2]
+    assert again.num_matches == found.num_matches
+
+
+def test_a_look_within_a_round_is_no_answer():
+    """The confidence may be reached by then, but nothing was planned to end there."""
+    seen = [0]
+    limits = Limits(interrupted=lambda: seen[-1] >= 4, watch=lambda done, _: seen.append(done))
+    entrants = {"pass": always(1, KUHN), "bet": always(2, KUHN)}
+    setup = setup_of_entrants(KUHN, {}, entrants, 3)
+    found = play_until(setup, "the best is 50% sure", limits=limits, copies=1)
+    assert found.cut
+    assert 4 <= found.num_matches < 8
+    assert found.until.words == "bet"
+    assert found.until.sure > found.until.wanted == 0.5
+    assert not found.until.reached
+    assert play_until(setup, "the best is 50% sure").until.reached
+
+
+def test_pairs_that_never_meet_end_at_the_limit_without_an_answer(tmp_path):
+    setup = setup_of_entrants("absent_agents:never_together", {}, {"a": "random", "b": "random"})
+    found = play_until(setup, BEST, tmp_path / "t", max_matches=60)
+    assert found.cut == "the matches were spent"
+    assert found.until is None
+    assert found.num_matches == 60
+    more = play_until(setup, BEST, tmp_path / "t", max_matches=90)
+    assert (more.num_matches, more.until) == (90, None)

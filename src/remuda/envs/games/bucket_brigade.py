@@ -232,12 +232,9 @@ def make_rules(scenario: Scenario, num_agents: int) -> Rules:
     require_whole("min_nights", scenario.min_nights, 0)
     require_one_of("suppression", scenario.suppression, ("bernoulli", "continuous"))
     require_number("suppression_per_worker", scenario.suppression_per_worker, 0.0)
-    houses = scenario.num_houses
     if scenario.homes is not None and len(scenario.homes) < num_agents:
         raise ValueError(f"homes has {len(scenario.homes)} houses for {num_agents} agents")
-    homes = np.array(scenario.homes or range(num_agents))[:num_agents] % houses
-    clockwise = np.abs(homes[:, None] - np.arange(houses))
-    distance = np.minimum(clockwise, houses - clockwise)
+    distance = _distances(scenario, num_agents)
     return Rules(
         spread=float(scenario.prob_fire_spreads_to_neighbor),
         solo=float(scenario.prob_solo_agent_extinguishes_fire),
@@ -254,6 +251,15 @@ def make_rules(scenario: Scenario, num_agents: int) -> Rules:
         own_burns=_each("penalty_own_house_burns", scenario, num_agents),
         other_burns=_each("penalty_other_house_burns", scenario, num_agents),
     )
+
+
+def _distances(scenario: Scenario, num_agents: int) -> Integers:
+    """Return the distances between agents' homes and houses: [num_agents, num_houses]."""
+    houses = scenario.num_houses
+    homes = np.array(scenario.homes or range(num_agents))[:num_agents] % houses
+    clockwise = np.abs(homes[:, None] - np.arange(houses))
+    found: Integers = np.minimum(clockwise, houses - clockwise)
+    return found
 
 
 def _each(name: str, scenario: Scenario, num_agents: int) -> Array:
@@ -457,6 +463,44 @@ def owners_duty(
     if own.size:
         actions[:, HOUSE] = own[burning.argmax(1)]
         actions[:, WORK] = burning.any(1)
+    return actions
+
+
+def firefighter(
+    env: VectorEnv,
+    agent: int,
+    observations: Array,
+    rng: np.random.Generator,  # noqa: ARG001
+) -> Integers:
+    """A reference policy: work at the burning house nearest to home; rest if nothing burns."""
+    assert isinstance(env, BucketBrigade)
+    nearest = np.argsort(_distances(env.scenario, env.num_agents)[agent], kind="stable")
+    burning = observations[:, nearest] == BURNING
+    actions = np.zeros((len(observations), 3), np.int64)
+    actions[:, HOUSE] = nearest[burning.argmax(1)]
+    actions[:, WORK] = burning.any(1)
+    return actions
+
+
+def always_work(
+    env: VectorEnv, agent: int, observations: Array, rng: np.random.Generator
+) -> Integers:
+    """A reference policy: work as `firefighter` does, and at home if nothing burns."""
+    actions = firefighter(env, agent, observations, rng)
+    actions[:, WORK] = 1
+    return actions
+
+
+def always_rest(
+    env: VectorEnv,
+    agent: int,
+    observations: Array,
+    rng: np.random.Generator,  # noqa: ARG001
+) -> Integers:
+    """A reference policy, the free rider: rest at home every night."""
+    assert isinstance(env, BucketBrigade)
+    actions = np.zeros((len(observations), 3), np.int64)
+    actions[:, HOUSE] = _distances(env.scenario, env.num_agents)[agent].argmin()
     return actions
 
 

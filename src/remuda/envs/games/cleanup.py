@@ -47,6 +47,8 @@ CLEAN, ZAP = 4, 5
 """The actions after the four moves; the moves UP to RIGHT are also the directions to face."""
 BEAM_LENGTH = 3
 LONG_AGO = -(2**62)
+SHIFT = 50
+"""Turns for which an agent that plays `taking_turns` cleans or harvests."""
 
 POLLUTED, CLEANED, EATEN, EQUAL = range(4)
 EPISODE_METRICS = ("polluted_share", "cleaning_actions", "apples_eaten", "equality")
@@ -119,6 +121,11 @@ class Cleanup(GridGame):
         agents = self.standing, self.positions, self.facing
         ground = self._sand, self._orchard, self._start_apples
         _place(self.tiles, *agents, *ground, self._streams, seeds, mask)
+
+    @property
+    def turns(self) -> Integers:
+        """[num_envs]: turns since the episode began."""
+        return self._turns
 
     def begin_turn(self) -> None:
         self._rewards[:] = 0.0
@@ -392,13 +399,9 @@ def harvesters(
     return actions
 
 
-def division_of_labour(
-    env: VectorEnv, agent: int, observations: Array, rng: np.random.Generator
-) -> Integers:
-    """A reference policy: three of ten agents keep the river clean, the others harvest."""
+def cleaners(env: VectorEnv, agent: int, observations: Array, rng: np.random.Generator) -> Integers:
+    """A reference policy: clean polluted water within reach, else go to the nearest."""
     assert isinstance(env, Cleanup)
-    if agent % 10 >= 3:
-        return harvesters(env, agent, observations, rng)
     actions = rng.integers(0, 4, len(observations))
     for copy in range(len(observations)):
         at = env.positions[copy, agent]
@@ -409,6 +412,27 @@ def division_of_labour(
         lanes = lane | ((np.abs(aside) == 1) & (ahead >= 0) & (ahead < BEAM_LENGTH))
         actions[copy] = CLEAN if lanes.any() else _towards(at, dirty, actions[copy])
     return actions
+
+
+def division_of_labour(
+    env: VectorEnv, agent: int, observations: Array, rng: np.random.Generator
+) -> Integers:
+    """A reference policy: three of ten agents keep the river clean, the others harvest."""
+    policy = cleaners if agent % 10 < 3 else harvesters
+    return policy(env, agent, observations, rng)
+
+
+def taking_turns(
+    env: VectorEnv, agent: int, observations: Array, rng: np.random.Generator
+) -> Integers:
+    """A reference policy: half of the agents clean for 50 turns while the others harvest.
+
+    Then they change places: agents with even numbers clean first.
+    """
+    assert isinstance(env, Cleanup)
+    played = env, agent, observations, rng
+    cleans = (env.turns // SHIFT + agent) % 2 == 0
+    return np.where(cleans, cleaners(*played), harvesters(*played))
 
 
 def _towards(at: Integers, targets: Integers, otherwise: int) -> int:

@@ -15,11 +15,14 @@ Payoffs, and the equilibria that tests compare with:
 - Hawk-dove: temptation 2, reward 1, a fight -4, yielding 0; a hawk and a dove, or hawk with
   probability 1/5.
 - Bach or Stravinsky: equal choices pay 5 and 1, or 1 and 5; others nothing.
+
+Each game has a scripted policy for each action, with the action's name, which always chooses it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,6 +30,7 @@ from gymnasium.spaces import Box, Discrete
 
 from remuda.envs.games.array_game import TableGame
 from remuda.envs.games.options import require_whole
+from remuda.envs.vector_env import VectorEnv
 from remuda.system.checkpoint.fitting import COUNT, Range, Table, require
 from remuda.types import Array, Bools, Floats, Integers, State, TurnResult
 
@@ -135,3 +139,22 @@ def bach_or_stravinsky(num_envs: int = 1, rounds: int = 1) -> MatrixGame:
     """Make Bach or Stravinsky: agent 0 prefers Bach."""
     payoffs = [[[5, 1], [0, 0]], [[0, 0], [1, 5]]]
     return MatrixGame(payoffs, num_envs, rounds, ("bach", "stravinsky"))
+
+
+@dataclass(frozen=True)
+class Always:
+    """A scripted policy that always chooses the same action."""
+
+    action: int
+
+    def __call__(
+        self,
+        env: VectorEnv,  # noqa: ARG002
+        agent: int,  # noqa: ARG002
+        observations: Array,
+        rng: np.random.Generator,  # noqa: ARG002
+    ) -> Integers:
+        return np.full(len(observations), self.action, np.int64)
+
+
+first_action, second_action, third_action = map(Always, range(3))

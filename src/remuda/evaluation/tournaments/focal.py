@@ -47,7 +47,7 @@ class FocalSchedule(Schedule):
             if count > len(self.dealt):
                 raise UsageError(
                     f"focal: {count} seats, and {self._setup.game} has {len(self.dealt)} that "
-                    "policies play"
+                    f"policies play; name 0 to {len(self.dealt)}"
                 )
             rng = make_rng(self._setup.seed, "focal seats", count)
             own = placements(count, able[0], able[1], rng)
@@ -152,13 +152,14 @@ class FocalEvaluation(Summarised):
                 f"{each.focal_seats} of {self.seats}",
                 *(short(value) for value in (each.focal, each.focal_error)),
                 *(short(value) for value in (each.background, each.background_error)),
+                short(each.all_seats),
                 f"{each.episodes:,}",
             )
             for each in self.returns
         ]
         cut = f"; {self.cut}" if self.cut else ""
         title = f"{self.focal} among {self.background}: mean return of a seat{cut}"
-        head = ("focal seats", "focal", "error", "background", "error", "episodes")
+        head = ("focal seats", "focal", "error", "background", "error", "all seats", "episodes")
         return ShortTable(title, head, rows, self.notes)
 
     def as_summary(self) -> dict[str, object]:

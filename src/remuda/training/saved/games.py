@@ -82,19 +82,27 @@ def find_saved_game(
     elif opened:
         sources = _sources(texts, opened)
         first = next(iter(sources.values()))
-        used = _made_with(first, options)
+        used = made_with(first, options)
         notes = other_games(sources, options, seated)
         played = find_game(first.config.game)
         found = SavedGame(played, used, opened, first.config.env.scripted, notes)
     else:
         return None
     for text in texts:
-        if text in found.game.scripted and is_of_run(text):
-            raise ConfigError(
-                f"{text} is a run, and a scripted policy of {found.game.name}: write ./{text} for "
-                "the run, or rename it to use the scripted policy"
-            )
+        check_one_meaning(text, found.game)
     return found
+
+
+def check_one_meaning(text: str, game: Game) -> None:
+    """Raise a `ConfigError` if a player's name is that of a run and of a scripted policy.
+
+    `random` is always the scripted policy.
+    """
+    if text in game.scripted and is_of_run(text):
+        raise ConfigError(
+            f"{text} is a run, and a scripted policy of {game.name}: write ./{text} for the run, "
+            "or rename it to use the scripted policy"
+        )
 
 
 def _sources(texts: Iterable[str], opened: Mapping[Path, SavedPolicies]) -> dict[str, RunGame]:
@@ -140,10 +148,10 @@ def other_games(
 ) -> tuple[str, ...]:
     """Return a line for each run or policy whose game differs from that of the first."""
     (first, _), *others = sources.values()
-    played_with = unmeasured(_made_with(next(iter(sources.values())), options))
+    played_with = unmeasured(made_with(next(iter(sources.values())), options))
     missing, notes = object(), []
     for name, (config, _) in zip(list(sources)[1:], others, strict=True):
-        played, trained = played_with, unmeasured(_made_with(sources[name], options))
+        played, trained = played_with, unmeasured(made_with(sources[name], options))
         if config.game == first.game and played != trained:
             # If a game cannot be made here, compare the options without defaults.
             with suppress(Exception):  # a user's game may raise anything
@@ -183,7 +191,7 @@ def unmeasured(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name != "env.episode_metrics"}
 
 
-def _made_with(source: RunGame, options: Mapping[str, Any]) -> dict[str, Any]:
+def made_with(source: RunGame, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of a run's game; those of the user override changed ones, too."""
     made = overlay(source.config.env.made_with, options)
     changed = {name: value for name, value in source.changed.items() if name not in options}

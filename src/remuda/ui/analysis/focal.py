@@ -1,20 +1,29 @@
-"""`remuda evaluate --background` and `Run.evaluate_among`."""
+"""`remuda evaluate --background`, `Run.evaluate_among` and `remuda.evaluate_among`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from remuda.envs.description import EnvSpec
 from remuda.envs.registry import RANDOM, Game, find_game
 from remuda.errors import ConfigError, UsageError
-from remuda.evaluation.focal_play import PlayedRun, play_focal, setup_of_focal
+from remuda.evaluation.focal_play import Played, PlayedPolicy, PlayedRun, play_focal, setup_of_focal
 from remuda.evaluation.results import Limits
 from remuda.evaluation.tournaments.focal import FocalEvaluation
 from remuda.runs.run_directory import RunDirectory, write_file
 from remuda.runs.saved_weights import load_run
-from remuda.training.saved.games import RunGame, other_games
-from remuda.training.saved.policies import is_of_run
+from remuda.system.loading import without_digest
+from remuda.training.saved.games import (
+    RunGame,
+    check_one_meaning,
+    is_meant_of_run,
+    made_with,
+    other_games,
+)
+from remuda.training.saved.policies import Reference
 from remuda.ui.plots.drawing import FORMATS, Picture
 from remuda.ui.plots.focal_chart import focal_chart
 from remuda.ui.terminal.numbers import distinct
@@ -36,41 +45,89 @@ def evaluate_among(
     background: the directory of a run, whose newest weights play, or a scripted policy. focal:
     numbers of focal seats.
     """
-    game = find_game(run.read_config().game)
-    is_run = is_of_run(background)
-    is_scripted = background in (RANDOM, *game.scripted)
-    if is_run and is_scripted:
-        raise UsageError(
-            f"background: {background} is a directory, and a scripted policy of {game.name}: write "
-            f"./{background} for the directory, or rename it to use the scripted policy"
-        )
-    others, notes = None, tuple[str, ...]()
-    if is_run or (not is_scripted and Path(background).expanduser().is_dir()):
-        others = RunDirectory.open(Path(background).expanduser())
-    paths = [each.path for each in (run, others) if each is not None]
-    names = distinct([path.name for path in paths])
+    others = _background_run(background, find_game(run.read_config().game))
+    names = distinct((run.path.name, _shown(background, others)))
     own = PlayedRun(names[0], *load_run(run, checkpoint))
-    other: PlayedRun | str = background
+    other: Played = PlayedPolicy(names[1], background, own.env)
+    notes = tuple[str, ...]()
     if others is not None:
         other = PlayedRun(names[1], *load_run(others))
-        games = {
-            each.name: RunGame(each.spec.config, each.spec.env.changed) for each in (own, other)
-        }
+        games = {each.name: RunGame(each.spec.config, each.env.changed) for each in (own, other)}
         notes = other_games(games, {}, None)
-    else:
-        _check_scripted(game, background)
     setup = setup_of_focal(own, other, focal, seed, sampled)
-    return replace(play_focal(setup, episodes, limits or Limits()), notes=tuple(notes))
+    return replace(play_focal(setup, episodes, limits or Limits()), notes=notes)
 
 
-def _check_scripted(game: Game, name: str) -> None:
-    """Raise a `UsageError` unless the game has such a scripted policy."""
+def evaluate_policy_among(
+    policy: str,
+    background: str,
+    focal: Sequence[int],
+    episodes: int,
+    *,
+    game: str,
+    options: Mapping[str, Any],
+    seed: int = 0,
+    sampled: bool | None = None,
+    limits: Limits | None = None,
+) -> FocalEvaluation:
+    """Play a scripted policy of a game among others.
+
+    background, focal: as in `evaluate_among`. options: options of the game; they override those of
+    a run in the background.
+    """
+    played = find_game(game)
+    _check_scripted(played, policy, "policy: ")
+    others = _background_run(background, played)
+    names = distinct((_shown(policy), _shown(background, others)))
+    if others is None:
+        own = PlayedPolicy(names[0], policy, EnvSpec.of(game, options))
+        other: Played = PlayedPolicy(names[1], background, own.env)
+    else:
+        other = PlayedRun(names[1], *load_run(others))
+        config, env = other.spec.config, other.env
+        if config.game != game:
+            raise UsageError(
+                f"background: {background} is a run of {config.game}, not of {game}; name a run of "
+                f"{game}, or evaluate a policy of {config.game}"
+            )
+        if options:
+            env = EnvSpec.of(game, made_with(RunGame(config, env.changed), options))
+        own = PlayedPolicy(names[0], policy, env, config.env.scripted)
+    setup = setup_of_focal(own, other, focal, seed, sampled)
+    return play_focal(setup, episodes, limits or Limits())
+
+
+def _background_run(background: str, game: Game) -> RunDirectory | None:
+    """Return the run in the background; None if it is a scripted policy of the game."""
+    check_one_meaning(background, game)
+    is_scripted = background in (RANDOM, *game.scripted)
+    path = Path(background).expanduser()
+    if is_meant_of_run(background) or (not is_scripted and path.is_dir()):
+        reference = Reference.parse(background)
+        if reference.policy and not path.is_dir() and reference.run.is_dir():
+            raise UsageError(
+                f"background: {background} is one policy; all policies of a run play, so name the "
+                f"run, {reference.run}"
+            )
+        return RunDirectory.open(path)
+    _check_scripted(game, background, f"background: {background} is no directory of a run; ")
+    return None
+
+
+def _check_scripted(game: Game, name: str, words: str) -> None:
+    """Raise a `UsageError` that begins with `words` unless the game has the scripted policy."""
     try:
         game.policy(name)
     except ConfigError as error:
-        raise UsageError(
-            f"background: {name} is no directory of a run, and no scripted policy: {error}"
-        ) from None
+        raise UsageError(f"{words}{error}") from None
+
+
+def _shown(policy: str, run: RunDirectory | None = None) -> str:
+    """Return the name of a run, or else of a scripted policy, for tables and pictures."""
+    if run is not None:
+        return run.path.name
+    name = without_digest(policy)
+    return name.partition(":")[2] or name
 
 
 def check_picture(path: Path) -> None:

@@ -6,15 +6,22 @@ import sys
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from remuda.errors import ConfigError, RemudaError, RunDirectoryError
-from remuda.ui.cli.commands.options import PictureOptions, PrintOptions, RunOptions, needs
+from remuda.ui.cli.commands.options import (
+    GameOptions,
+    PictureOptions,
+    PrintOptions,
+    RunOptions,
+    needs,
+)
 
 if TYPE_CHECKING:
-    from remuda.evaluation.results import Evaluation
+    from remuda.evaluation.results import Evaluation, Limits
+    from remuda.evaluation.tournaments.focal import FocalEvaluation
     from remuda.runs.run_directory import RunDirectory
 
 
@@ -23,6 +30,8 @@ class EvaluateOptions(PrintOptions, RunOptions):
 
     NEEDED = needs("run", "name the run to evaluate, as in `remuda evaluate RUN`")
 
+    run: Path
+    """The run directory; with `--policy`, the name of a game."""
     episodes: PositiveInt = 200
     """Episodes to play."""
     seconds: PositiveFloat | None = None
@@ -42,15 +51,20 @@ class EvaluateOptions(PrintOptions, RunOptions):
     background: str | None = None
     """Another run, or a scripted policy: its policies take all but the focal seats. None: the run's
     own policies play all seats."""
+    policy: str | None = None
+    """With `--background`: a scripted policy that takes the focal seats of a game, as in `remuda
+    evaluate prisoners_dilemma --policy cooperate --background defect --focal 0 1 2`. None: a run's
+    policies take them."""
     focal: tuple[NonNegativeInt, ...] = (1,)
-    """With `--background`: how many seats the run's policies take. Several numbers, such as
-    `--focal 0 1 2 3 4`, make a Schelling diagram."""
+    """With `--background`: how many seats the run's policies, or `--policy`, take. Several numbers,
+    such as `--focal 0 1 2 3 4`, make a Schelling diagram."""
     out: Path | None = None
     """With `--background`: a picture of the returns by number of focal seats; `.png`, `.svg` or
     `.pdf`."""
     histories: Path | None = None
     """A file for the moves of each episode, one JSON line per episode, with OpenSpiel's action
     numbers. Only for OpenSpiel games."""
+    env: GameOptions = GameOptions()
 
 
 class RecordOptions(RunOptions):
@@ -113,9 +127,10 @@ def evaluate(options: EvaluateOptions) -> int:
     """Evaluate a run's policies, and print the mean return of each agent."""
     if options.background is not None:
         return _evaluate_among(options, options.background)
-    for name in ("focal", "out"):
+    for name in ("policy", "focal", "out"):
         if name in options.model_fields_set:
             raise ConfigError(f"--{name} has no effect without --background")
+    _refuse_game_options(options)
     from remuda.coordinator.coordinator import Signals
     from remuda.evaluation.evaluate import evaluate as play
     from remuda.evaluation.results import Limits
@@ -163,8 +178,7 @@ def _evaluate_among(options: EvaluateOptions, background: str) -> int:
     """Play the run's policies among others, and print the mean return of a seat."""
     from remuda.coordinator.coordinator import Signals
     from remuda.evaluation.results import Limits
-    from remuda.runs.run_directory import RunDirectory
-    from remuda.ui.analysis.focal import check_picture, evaluate_among, write_chart
+    from remuda.ui.analysis.focal import check_picture, write_chart
     from remuda.ui.terminal.live import PlayProgress
 
     for name in ("scripted", "histories"):
@@ -172,20 +186,10 @@ def _evaluate_among(options: EvaluateOptions, background: str) -> int:
             raise ConfigError(f"--{name} cannot be combined with --background; leave one out")
     if options.out is not None:
         check_picture(options.out)
-    run = RunDirectory.open(options.run)
-    _note_best(run, options.checkpoint)
     progress, signals = PlayProgress(sys.stderr), Signals()
     with signals.watching():
-        found = evaluate_among(
-            run,
-            background,
-            options.focal,
-            options.episodes,
-            checkpoint=options.checkpoint,
-            seed=options.seed,
-            sampled=options.sampled,
-            limits=Limits(options.seconds, signals.stopped, partial(progress, "play")),
-        )
+        limits = Limits(options.seconds, signals.stopped, partial(progress, "play"))
+        found = _play_among(options, background, limits)
     progress.close()
     code = 0 if signals.caught is None else 128 + signals.caught
     played = sum(each.episodes for each in found.returns)
@@ -198,6 +202,44 @@ def _evaluate_among(options: EvaluateOptions, background: str) -> int:
     if options.out is not None:
         write_chart(found, options.out)
     return code
+
+
+def _play_among(options: EvaluateOptions, background: str, limits: Limits) -> FocalEvaluation:
+    """Play the run's policies, or a scripted policy of a game, among others."""
+    from remuda.envs.registry import is_known
+    from remuda.runs.run_directory import RunDirectory
+    from remuda.ui.analysis.focal import evaluate_among, evaluate_policy_among
+
+    target = str(options.run)
+    played = background, options.focal, options.episodes
+    chosen: dict[str, Any] = {"seed": options.seed, "sampled": options.sampled, "limits": limits}
+    if options.policy is None:
+        _refuse_game_options(options)
+        if is_known(target) and not options.run.is_dir():
+            raise ConfigError(
+                f"{target} is a game; add --policy for a scripted policy in the focal seats, or "
+                "name a run"
+            )
+        run = RunDirectory.open(options.run)
+        _note_best(run, options.checkpoint)
+        return evaluate_among(run, *played, checkpoint=options.checkpoint, **chosen)
+    if "checkpoint" in options.model_fields_set:
+        raise ConfigError("--checkpoint cannot be combined with --policy; leave one out")
+    if not is_known(target) and ("/" in target or options.run.is_dir()):
+        raise ConfigError(
+            f"{target} is a run; with --policy, name a game, or leave out --policy to evaluate the "
+            "run's policies"
+        )
+    game = options.env.options
+    return evaluate_policy_among(options.policy, *played, game=target, options=game, **chosen)
+
+
+def _refuse_game_options(options: EvaluateOptions) -> None:
+    if options.env.options:
+        raise ConfigError(
+            "--env.options works with --policy only; policies of a run play with the options of "
+            "the run"
+        )
 
 
 def _print_evaluation(options: EvaluateOptions, game: str, evaluation: Evaluation) -> None:
