@@ -1,7 +1,7 @@
 """The trainability map of Bucket Brigade: independent PPO beside a published study, cell by cell.
 
-    python benchmarks/brigade_map.py --record             baselines, own rewards, shared rewards
-    python benchmarks/brigade_map.py own --record         one of the three
+    python benchmarks/brigade_map.py --record             baselines, own rewards, shared, causes
+    python benchmarks/brigade_map.py own --record         one of the four
     python benchmarks/brigade_map.py own --cells b0.50_k0.90_c0.50 --seeds 0
 
 Each cell is `minimal_specialization` with four agents and another probability that fire spreads
@@ -9,6 +9,9 @@ Each cell is `minimal_specialization` with four agents and another probability t
 independent PPO learners train in each cell with each seed, from their own rewards (`own`) or from
 the mean of all four agents' (`shared`). The gap closed is (trained - random) / (specialist -
 random), of the team's reward per night, where the specialists work at their own burning houses.
+
+`causes` trains two cells without a published equilibrium with PPO's usual lambda and with ours, for
+the longest published training and for ours.
 
 With --record every run is written as soon as it ends. The same command continues where an earlier
 one was stopped, at most --jobs unfinished runs are repeated. The published numbers are in
@@ -22,7 +25,7 @@ import csv
 import os
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import cache
@@ -52,10 +55,13 @@ POLICY: dict[str, Any] = {
     "algorithm": "ppo",
     "learning_rate": 3e-3,
     "network": {"hidden": [32, 32]},
-    "ppo": {"rollout_length": 32, "epochs": 4, "minibatches": 4, "gae_lambda": 0.2},
+    "ppo": {"rollout_length": 32, "epochs": 4, "minibatches": 4},
 }
-"""The same in every cell. With PPO's usual lambda of 0.95, later fires drown what one night's work
-earned, and where one agent puts out a fire in 10, the gap closed halves."""
+"""The same in every cell."""
+LAMBDA, USUAL_LAMBDA = 0.2, 0.95
+"""Of advantages. With the usual one, the luck of later fires drowns what a night's work earned."""
+PUBLISHED_TURNS = 200 * 4096
+"""Nights of the longest published training: 200 rollouts of 4096 nights."""
 
 
 @dataclass(frozen=True)
@@ -142,109 +148,165 @@ def baselines(results: Results, chosen: Sequence[Cell]) -> None:
     results.bar(what, largest, most=MOST_ERRORS)
 
 
-def train(cell: Cell, rewards: str, seed: int, budget: int, episodes: int) -> Run:
-    """Train four independent learners in a cell, and evaluate them greedily and sampled."""
+@dataclass(frozen=True)
+class Plan:
+    """One training: four independent learners in a cell."""
+
+    cell: Cell
+    seed: int
+    rewards: str
+    turns: int
+    gae_lambda: float = LAMBDA
+
+    @property
+    def key(self) -> Run:
+        """What identifies its recorded run."""
+        return {
+            "cell": self.cell.name,
+            "seed": self.seed,
+            "rewards": self.rewards,
+            "turns": self.turns,
+            "lambda": self.gae_lambda,
+        }
+
+
+def train(plan: Plan, episodes: int) -> Run:
+    """Train, and evaluate greedily and sampled."""
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as directory:
         result = remuda.train(
             GAME,
-            seed=seed,
+            seed=plan.seed,
             schedule="sequential",
             view="quiet",
-            env={"num_envs": COPIES, "options": cell.options},
-            policy={**POLICY, "share_rewards": REWARDS[rewards]},
+            env={"num_envs": COPIES, "options": plan.cell.options},
+            policy={
+                **POLICY,
+                "share_rewards": REWARDS[plan.rewards],
+                "ppo": {**POLICY["ppo"], "gae_lambda": plan.gae_lambda},
+            },
             checkpoint={"every": 3600, "evaluate_episodes": 0},
             run={
-                "turns": budget,
+                "turns": plan.turns,
                 "directory": str(Path(directory) / "run"),
                 "evaluate_episodes": 0,
             },
         )
-        run: Run = {"cell": cell.name, "seed": seed, "turns": budget}
+        run = plan.key
         for way, sampled in (("greedy", False), ("sampled", True)):
-            played = remuda.load(result).evaluate(episodes, sampled=sampled, seed=seed)
+            played = remuda.load(result).evaluate(episodes, sampled=sampled, seed=plan.seed)
             run[way] = float(played.metric(METRIC).mean())
             run[f"{way}, work share"] = float(played.metric("work_share").mean())
     return run | {"seconds": time.perf_counter() - began}
 
 
-def trained(
-    jobs: int, plan: Sequence[tuple[Cell, int]], rewards: str, budget: int, episodes: int
-) -> Iterator[Run]:
-    """Train each cell and seed, so many at a time; yield each when it ends."""
-    # a learner and an actor in one process, with one thread
+def trained(results: Results, plans: Sequence[Plan], options: argparse.Namespace) -> list[Run]:
+    """Return the run of each plan: a recorded one, or a new one, `--jobs` at a time."""
+    # an actor and a learner in one process, with one thread
     os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1"))
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        waiting = [pool.submit(train, cell, rewards, seed, budget, episodes) for cell, seed in plan]
+    keys = [tuple(plan.key.values()) for plan in plans]
+    recorded = finished(results.name, {}) if options.record else []
+    found = {tuple(run[name] for name in plans[0].key): run for run in recorded}
+    missing = [plan for plan, key in zip(plans, keys, strict=True) if key not in found]
+    results.parts = recorded
+    with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
+        waiting = {pool.submit(train, plan, options.episodes): plan for plan in missing}
         try:
             for done in as_completed(waiting):
-                yield done.result()
+                run = done.result() | {"commit": commit_of_package()}
+                found[tuple(waiting[done].key.values())] = run
+                results.parts = list(found.values())
+                left = sum(key not in found for key in keys)
+                results.so_far = f"{len(plans) - left} of {len(plans)} runs" if left else ""
+                print(
+                    f"{run['cell']}, seed {run['seed']}: {run['greedy']:.1f} greedy, "
+                    f"{run['sampled']:.1f} sampled, {run['seconds']:.0f} s; {left} runs left",
+                    flush=True,
+                )
+                if options.record and left:
+                    results.write()
         finally:
             pool.shutdown(cancel_futures=True)
+    return [found[key] for key in keys]
 
 
-def trainability(results: Results, options: argparse.Namespace, chosen: Sequence[Cell]) -> None:
-    """Train the cells whose runs are not recorded; add a row for each cell."""
-    results.parts = finished(results.name, {"turns": options.turns}) if options.record else []
-    found = {(run["cell"], run["seed"]): run for run in results.parts}
+def trainability(
+    results: Results, options: argparse.Namespace, chosen: Sequence[Cell], rewards: str
+) -> None:
+    """Train all cells; add a row for each."""
     # all cells with a seed before the next seed, so that an unfinished map has every cell
-    whole = [(cell, seed) for seed in options.seeds for cell in chosen]
-    plan = [(cell, seed) for cell, seed in whole if (cell.name, seed) not in found]
-    for run in trained(options.jobs, plan, options.what, options.turns, options.episodes):
-        found[run["cell"], run["seed"]] = run | {"commit": commit_of_package()}
-        results.parts = list(found.values())
-        left = sum((cell.name, seed) not in found for cell, seed in whole)
-        results.so_far = f"{len(whole) - left} of {len(whole)} runs" if left else ""
-        print(
-            f"{run['cell']}, seed {run['seed']}: {run['greedy']:.1f} greedy, "
-            f"{run['sampled']:.1f} sampled, {run['seconds']:.0f} s; {left} runs left",
-            flush=True,
-        )
-        if options.record and left:
-            results.write()
-    gaps = {cell: rows_of(results, cell, found, options.seeds) for cell in chosen}
+    plans = [Plan(cell, seed, rewards, options.turns) for seed in options.seeds for cell in chosen]
+    runs = trained(results, plans, options)
+    gaps = {cell: row_of(results, cell, runs) for cell in chosen}
     closed = sum(gap >= CLOSED for gap in gaps.values())
-    results.bar(
-        f"{options.what} rewards: cells of {len(gaps)} with gap closed >= {CLOSED}",
-        closed,
-        least=CELLS_CLOSED,
-    )
+    what = f"{rewards} rewards: cells of {len(gaps)} with gap closed >= {CLOSED}"
+    results.bar(what, closed, least=CELLS_CLOSED)
     hard = [gap for cell, gap in gaps.items() if cell.equilibrium == "no_convergence"]
     if hard:
-        results.bar(
-            f"{options.what} rewards: lowest gap closed where no equilibrium was found",
-            min(hard),
-            least=CLOSED_WITHOUT_EQUILIBRIUM,
-        )
-    seconds = sum(found[cell.name, seed]["seconds"] for cell, seed in whole)
-    hours = seconds / options.jobs / 3600
-    results.bar(f"{options.what} rewards: hours of the map", hours, most=HOURS)
+        what = f"{rewards} rewards: lowest gap closed where no equilibrium was found"
+        results.bar(what, min(hard), least=CLOSED_WITHOUT_EQUILIBRIUM)
+    hours = sum(run["seconds"] for run in runs) / options.jobs / 3600
+    results.bar(f"{rewards} rewards: hours of the map", hours, most=HOURS)
 
 
-def rows_of(
-    results: Results, cell: Cell, found: dict[tuple[str, int], Run], seeds: Sequence[int]
-) -> float:
-    """Add the row of a cell; return the gap that its greedy policies closed, mean over seeds."""
-    floor = scripted(cell.kappa, cell.cost, at_random).mean
-    span = scripted(cell.kappa, cell.cost, owners_duty).mean - floor
-    gaps = {
-        way: [(found[cell.name, seed][way] - floor) / span for seed in seeds]
-        for way in ("greedy", "sampled")
+def causes(results: Results, options: argparse.Namespace, chosen: Sequence[Cell]) -> None:
+    """Train cells without a published equilibrium for two times, with two lambdas."""
+    hard = {
+        (cell.kappa, cell.cost): cell for cell in chosen if cell.equilibrium == "no_convergence"
     }
+    variants = [
+        (cell, budget, gae_lambda)
+        for budget in (PUBLISHED_TURNS, options.turns)
+        for gae_lambda in (USUAL_LAMBDA, LAMBDA)
+        for cell in hard.values()
+    ]
+    plans = [
+        Plan(cell, seed, "own", budget, gae_lambda)
+        for cell, budget, gae_lambda in variants
+        for seed in options.seeds
+    ]
+    runs = trained(results, plans, options)
+    for cell, budget, gae_lambda in variants:
+        wanted = {"cell": cell.name, "turns": budget, "lambda": gae_lambda}
+        each = gaps_of(cell, [run for run in runs if wanted.items() <= run.items()])["greedy"]
+        results.row(
+            {
+                "cell": cell.name,
+                "nights": budget,
+                "lambda": gae_lambda,
+                "gap closed": mean(each),
+                "standard error": error_of(each),
+                "published": cell.gap_closed,
+            }
+        )
+
+
+def gaps_of(cell: Cell, runs: Sequence[Run]) -> dict[str, list[float]]:
+    """Return the gaps closed by greedy and by sampled policies, by run."""
+    floor, top = (scripted(cell.kappa, cell.cost, each).mean for each in (at_random, owners_duty))
+    return {
+        way: [(run[way] - floor) / (top - floor) for run in runs] for way in ("greedy", "sampled")
+    }
+
+
+def row_of(results: Results, cell: Cell, runs: Sequence[Run]) -> float:
+    """Add the row of a cell; return the gap that its greedy policies closed, mean over seeds."""
+    own = [run for run in runs if run["cell"] == cell.name]
+    gaps = gaps_of(cell, own)
     results.row(
         {
             "cell": cell.name,
             "published equilibrium": cell.equilibrium,
-            "random": floor,
-            "specialist": floor + span,
-            "trained": mean(found[cell.name, seed]["greedy"] for seed in seeds),
+            "random": scripted(cell.kappa, cell.cost, at_random).mean,
+            "specialist": scripted(cell.kappa, cell.cost, owners_duty).mean,
+            "trained": mean(run["greedy"] for run in own),
             "gap closed": mean(gaps["greedy"]),
             "standard error": error_of(gaps["greedy"]),
             "lowest seed": min(gaps["greedy"]),
             "sampled": mean(gaps["sampled"]),
             "sampled, standard error": error_of(gaps["sampled"]),
             "published": cell.gap_closed,
-            "work share": mean(found[cell.name, seed]["greedy, work share"] for seed in seeds),
+            "work share": mean(run["greedy, work share"] for run in own),
         }
     )
     return mean(gaps["greedy"])
@@ -256,7 +318,7 @@ def main() -> None:
     )
     add = parser.add_argument
     known = cells()
-    add("what", nargs="?", choices=["baselines", *REWARDS], help="default: all three")
+    add("what", nargs="?", choices=["baselines", *REWARDS, "causes"], help="default: all four")
     add("--cells", nargs="+", choices=known, metavar="CELL", default=list(known))
     add("--seeds", type=int, nargs="+", default=list(SEEDS))
     add("--turns", type=int, default=TURNS, help="nights of all copies together")
@@ -264,12 +326,14 @@ def main() -> None:
     add("--jobs", type=int, default=2, help="runs at a time; each uses one core")
     options = options_of(parser)
     chosen = [known[name] for name in options.cells]
-    for what in [options.what] if options.what else ["baselines", *REWARDS]:
-        options.what, results = what, Results(f"brigade_map.{what}")
+    for what in [options.what] if options.what else ["baselines", *REWARDS, "causes"]:
+        results = Results(f"brigade_map.{what}")
         if what == "baselines":
             baselines(results, chosen)
+        elif what == "causes":
+            causes(results, options, chosen)
         else:
-            trainability(results, options, chosen)
+            trainability(results, options, chosen, what)
         results.finish(options)
 
 
