@@ -58,6 +58,13 @@ class LedgerReader:
         policy, version = divmod(int(key), KEY)
         return PolicyRef(self.policies[policy], version - 1)
 
+    def members_on(self, seats: Sequence[int]) -> frozenset[PolicyRef]:
+        """Return the members that had any of these seats in a finished match."""
+        found: Integers = np.zeros(0, np.int64)
+        for matches in self.pieces() if seats else ():
+            found = np.union1d(found, keys_of(matches)[:, list(seats)])
+        return frozenset(map(self.ref, found.tolist()))
+
     def pieces(self, present: bool = False) -> Iterator[Array]:
         """Yield the records of finished matches in chunks.
 

@@ -63,6 +63,7 @@ class AnalysisSource:
     groups: tuple[SeatGroup, ...] = ()
     """Seats by role: several roles have different policies, and a single role has three
     interchangeable seats or more. Empty: a game of two interchangeable seats or teams."""
+    untrained: tuple[int, ...] = ()  # seats that no policy that learns may take
     shares: Mapping[str, float] = field(default_factory=dict)
     """The weight of the team's mean in a policy's returns; empty: each seat's own return counts."""
 
@@ -133,6 +134,7 @@ def with_matches(source: AnalysisSource, run: RunDirectory) -> AnalysisSource:
         rated=tuple(sides_of(roster.teams, len(spec.agents)).tolist()),
         taken=tuple(config.seats_taken),
         groups=_groups_of(roster, sides),
+        untrained=tuple(seat for seat in roster.dealt_seats if roster.fixed_on(seat)),
         shares={name: config.policy_of(name).share_rewards for name in roster.policies}
         if any(roster.teams)
         else {},
@@ -145,7 +147,7 @@ def _groups_of(roster: Roster, sides: Sequence[int]) -> tuple[SeatGroup, ...]:
     Seats are not grouped if a policy may take seats of several groups, or if the same policies play
     for several teams: then they are pooled.
     """
-    members = (*roster.policies, *roster.scripted)
+    members = (*roster.policies, *roster.scripted, *roster.imported)
     able = {
         seat: frozenset(name for name in members if seat in roster.seats_of(name))
         for seat in roster.dealt_seats
@@ -315,14 +317,17 @@ def _read_file(source: AnalysisSource) -> Population:
 def _read_ledger(
     source: AnalysisSource, ledger: Path, choice: Choice, most: int | None
 ) -> Population:
-    only = choice.only
+    only, reader = choice.only, LedgerReader.open(ledger)
+    opponents = reader.members_on(source.untrained)  # all that these seats have
 
     def keep(ref: PolicyRef) -> bool:
         if ref.is_scripted and (source.run is None or ref.policy in source.taken):
             return False  # the policy of a scripted seat
-        return str(ref) in only if only else choice.frozen or not ref.is_frozen
+        if only:
+            return str(ref) in only
+        return choice.frozen or not ref.is_frozen or ref in opponents
 
-    known = LedgerReader.open(ledger).policies
+    known = reader.policies
     for name in only:
         if name not in known and name.rpartition("@")[0] not in known:
             raise UsageError(
