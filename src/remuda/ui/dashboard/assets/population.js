@@ -46,9 +46,9 @@ export function make(main, id) {
     found.sort((one, other) => other[1].rating - one[1].rating);
     const mixture = new Map((data.payoffs?.names ?? []).map((name, i) => [name, data.mixture?.[i]]));
     fill(members, found.length
-      ? table(["member", ["rating", "num"], ["wins", "num"], ["seats", "num"], ["mean return", "num"], ["total reward", "num"], ["in the equilibrium", "num"], "parent"],
+      ? table(["member", ["rating", "num"], ["wins", "num"], ["seats", "num"], ["mean return", "num"], ["total reward", "num"], ["welfare", "num"], ["in the equilibrium", "num"], "parent"],
         found.slice(0, 300).map(([name, each]) => [each.learns ? h("b", {}, name) : name, `${number(each.rating, 3)} ± ${number(each.uncertainty, 2)}`,
-          percent(each.win_rate), number(each.games), number(each.mean_return), number(each.total_reward), percent(mixture.get(name)), each.parent ?? ""]), { label: "Members" })
+          percent(each.win_rate), number(each.games), number(each.mean_return), number(each.total_reward), number(each.welfare), percent(mixture.get(name)), each.parent ?? ""]), { label: "Members" })
       : h("p", { class: "quiet" }, "Every policy of this run keeps its own seat, so there is no population."));
   }
 
