@@ -134,9 +134,9 @@ def population_words(record: Record) -> str:
     fixed = [name for name, member in record.members.items() if not member.learns]
     scripted = sum("@" not in name for name in fixed)  # only frozen copies have versions
     frozen, live = record.num_frozen - scripted, record.num_live
-    copies = "1 frozen copy" if frozen == 1 else f"{frozen} frozen copies"
-    others = f", and {copies}" if frozen > 0 else ""
-    others += f", and {scripted} scripted" if scripted else ""
+    parts = ["1 frozen copy" if frozen == 1 else f"{frozen} frozen copies"] * (frozen > 0)
+    parts += [f"{scripted} scripted"] * (scripted > 0)
+    others = f", and {' and '.join(parts)}" if parts else ""
     policies = "1 policy" if live == 1 else f"{live} policies"
     return f"{record.matches:,} matches of {policies}{others}"
 
