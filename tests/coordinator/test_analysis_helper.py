@@ -11,15 +11,18 @@ import pytest
 from refusals import refuses
 from remuda.analysis.payoffs.from_ledger import read_payoffs
 from remuda.analysis.payoffs.payoffs import exact
+from remuda.analysis.payoffs.run_seats import RunSeats
 from remuda.config import load_config
 from remuda.config.unused_settings import unused_settings
-from remuda.coordinator.analysis_helper import RECENT, RecentPayoffs, gapless, measure
+from remuda.coordinator.analysis_helper import gapless, measure
+from remuda.coordinator.recent_payoffs import RECENT, RecentPayoffs
 from remuda.errors import ConfigError
 from remuda.population.ledger.ledger import BIRTH, LOST, MATCH, LedgerFile, record_type
 from remuda.runs.metrics import AnalysisNumbers, population_record
 
 ROCK_PAPER_SCISSORS = [[0, -1, 1], [1, 0, -1], [-1, 1, 0]]
 LIVE = np.array([True, True, True])
+TWO_SEATS = RunSeats((0, 1), (0, 1))
 
 
 def matches(*played, seats=2):
@@ -91,7 +94,7 @@ def test_no_gap_is_filled():
 
 
 def test_members_of_whom_too_few_met_are_told_as_such():
-    sums = RecentPayoffs(__file__, [0, 1])
+    sums = RecentPayoffs(__file__, TWO_SEATS)
     sums.look_at(of((0, -1), (1, -1)))
     numbers, earned, mixed = measure(sums.payoffs(), np.array([True, True]))
     assert numbers == AnalysisNumbers(analysed=0, unmet=1.0)
@@ -111,7 +114,7 @@ def test_a_ledger_that_grows_is_read_once_and_as_a_whole_one_is(tmp_path, ledger
     rng = np.random.default_rng(0)
     members = [LIVE_A, LIVE_B, OLD_A, OLD_B]
     path = tmp_path / "ledger.bin"
-    recent = RecentPayoffs(path, [0, 1])
+    recent = RecentPayoffs(path, TWO_SEATS)
     recent.look_at(of(*members))
     recent.read()  # there is no ledger yet
     for _ in range(5):
@@ -130,7 +133,7 @@ def test_a_ledger_that_grows_is_read_once_and_as_a_whole_one_is(tmp_path, ledger
 
 
 def test_members_who_come_and_go_keep_what_is_theirs(tmp_path, ledger):
-    recent = RecentPayoffs(tmp_path / "ledger.bin", [0, 1])
+    recent = RecentPayoffs(tmp_path / "ledger.bin", TWO_SEATS)
     recent.look_at(of(LIVE_A, LIVE_B))
     ledger.append(matches((LIVE_A, LIVE_B, 1.0), (LIVE_A, OLD_B, 5.0)))
     recent.read()
@@ -143,7 +146,7 @@ def test_members_who_come_and_go_keep_what_is_theirs(tmp_path, ledger):
 
 
 def test_new_matches_of_those_that_learn_replace_old_ones(tmp_path, ledger):
-    recent = RecentPayoffs(tmp_path / "ledger.bin", [0, 1])
+    recent = RecentPayoffs(tmp_path / "ledger.bin", TWO_SEATS)
     recent.look_at(of(LIVE_A, LIVE_B, OLD_A, OLD_B))
     ledger.append(matches(*[(LIVE_A, LIVE_B, -1.0), (OLD_A, OLD_B, -1.0)] * (5 * RECENT)))
     recent.read()
@@ -155,7 +158,7 @@ def test_new_matches_of_those_that_learn_replace_old_ones(tmp_path, ledger):
 
 
 def test_a_policy_that_is_born_begins_anew(tmp_path, ledger):
-    recent = RecentPayoffs(tmp_path / "ledger.bin", [0, 1])
+    recent = RecentPayoffs(tmp_path / "ledger.bin", TWO_SEATS)
     recent.look_at(of(LIVE_A, LIVE_B, OLD_A))
     birth = matches((LIVE_B, LIVE_B, 0.0))
     birth["kind"] = BIRTH
@@ -170,7 +173,7 @@ def test_a_policy_that_is_born_begins_anew(tmp_path, ledger):
 
 
 def test_a_ledger_that_went_back_is_read_anew(tmp_path, ledger):
-    recent = RecentPayoffs(tmp_path / "ledger.bin", [0, 1])
+    recent = RecentPayoffs(tmp_path / "ledger.bin", TWO_SEATS)
     recent.look_at(of(LIVE_A, LIVE_B))
     ledger.append(matches(*[(LIVE_A, LIVE_B, 1.0)] * 5))
     recent.read()
@@ -198,7 +201,7 @@ def test_what_chance_would_make_of_equal_members_is_not_told(tmp_path, ledger):
     live = np.array([version < 0 for _, version in members])
 
     def told(skill):
-        recent = RecentPayoffs(tmp_path / "ledger.bin", [0, 1])
+        recent = RecentPayoffs(tmp_path / "ledger.bin", TWO_SEATS)
         recent.look_at(of(*members))
         ledger.rewind(0)
         played = []

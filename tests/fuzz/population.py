@@ -11,14 +11,17 @@ from remuda.policies.selectors import explore_allowed, take_best_joint
 from remuda.population.ledger.ledger import CONCEDED, EARNED, MET, WON, count
 from remuda.population.ledger.ratings import KAPPA, TAU, count_teams, rate_all
 from remuda.population.ledger.records import (
+    FRESH,
     GAMES,
     MEETINGS,
+    PLAYED,
     RATING,
     REWARD,
     SQUARES,
     TEAM,
     TEAM_SQUARES,
     UNCERTAINTY,
+    WELFARE,
     WINS,
 )
 
@@ -29,7 +32,7 @@ def _matches(random, teams=False):
     played = int(random.integers(0, 7))
     slots = random.integers(0, members, (played, seats))
     returns = random.integers(-3, 4, (played, seats)).astype(np.float64)
-    numbers = np.zeros((members, 9))
+    numbers = np.zeros((members, len(FRESH)))
     numbers[:, RATING] = random.normal(25.0, 5.0, members)
     numbers[:, UNCERTAINTY] = random.uniform(0.5, 9.0, members)
     over = random.random(played) < 0.8
@@ -47,6 +50,8 @@ def ledgers(random):
     for sat, earned in zip(slots[over], returns[over], strict=True):
         for one in set(sat.tolist()) & set(range(rows)):
             forgetting[:, one] *= kept
+        for one in set(sat.tolist()):
+            plain[one, [PLAYED, WELFARE]] += 1.0, earned.sum()
         for i, one in enumerate(sat):
             plain[one, [GAMES, REWARD, SQUARES]] += 1.0, earned[i], earned[i] ** 2
             for j, other in enumerate(sat):

@@ -303,7 +303,8 @@ class MatchSeats(StreamSeats):
         for policy_group in self.policy_groups:
             if policy_group.arrays is arrays:
                 return policy_group.slots[0]
-        return self.league.table.slots.of(self.env.agents[agent].name)
+        (first, *_) = self.league.roster.fixed_on(agent)
+        return self.league.table.slots.of(first)
 
     def _deal(self) -> None:
         learns = self.league.learns

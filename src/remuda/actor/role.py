@@ -114,8 +114,8 @@ class ActorRole:
 
     def _scripted(self, env: VectorEnv, begins: str) -> ScriptedSeats | None:
         from remuda.actor.scripted_seats import (
-            ScriptedMember,
             ScriptedSeats,
+            dealt_members,
             load_scripted,
             reserved_members,
         )
@@ -125,10 +125,8 @@ class ActorRole:
         members = reserved_members(self.game, env, config.env.scripted, rng)
         if self.table is not None:
             found = load_scripted(self.game, config.population.scripted, config.env.workers)
-            for name, policy in found.items():
-                own = policy, make_rng(config.seed, begins, "scripted", name)
-                plays, slot = dict.fromkeys(range(env.num_agents), own), self.table.slots.of(name)
-                members.append(ScriptedMember(f"population.scripted.{name}", plays, slot))
+            purpose, slots = (begins, "scripted"), self.table.slots
+            members += dealt_members(found, slots, env.num_agents, config.seed, purpose)
         return ScriptedSeats(env, members) if members else None
 
     def _fixed(self, env: VectorEnv, begins: str, scripted: ScriptedSeats | None) -> Seats:

@@ -13,7 +13,9 @@ from remuda.envs.registry import RANDOM, Game
 from remuda.envs.scripted import ScriptedPolicy
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ConfigError
+from remuda.population.members.table_parts import Slots
 from remuda.system.checkpoint.state import restore_rng, rng_state
+from remuda.system.rng import make_rng
 from remuda.types import Array, Bools, Integers, State
 
 
@@ -122,6 +124,24 @@ def reserved_members(
             )
         plays = {names.index(agent): (game.policy(policy_name), rng)}
         found.append(ScriptedMember(f"env.scripted.{agent}", plays))
+    return found
+
+
+def dealt_members(
+    policies: Mapping[str, ScriptedPolicy],
+    slots: Slots,
+    num_agents: int,
+    seed: int,
+    purpose: Sequence[str],
+) -> list[ScriptedMember]:
+    """Return members of a population that may play any agent.
+
+    `seed`, `purpose`: name their random generators.
+    """
+    found = []
+    for name, policy in policies.items():
+        plays = dict.fromkeys(range(num_agents), (policy, make_rng(seed, *purpose, name)))
+        found.append(ScriptedMember(f"population.scripted.{name}", plays, slots.of(name)))
     return found
 
 

@@ -262,7 +262,7 @@ def analyse(
     known = whole if game is None else with_predicted_own(whole)
     equilibrium, unsolved = None, TOO_LARGE if is_too_large and whole.missing.any() else ""
     try:
-        equilibrium = _equilibrium(whole, rng, samples, game)
+        equilibrium = game_solution(whole, rng, samples, game)
     except UsageError as error:
         unsolved = str(error)
     return Analysis(
@@ -282,9 +282,14 @@ def analyse(
     )
 
 
-def _equilibrium(
-    payoffs: Payoffs, rng: np.random.Generator, samples: int, game: EmpiricalGame | None
+def game_solution(
+    payoffs: Payoffs,
+    rng: np.random.Generator,
+    samples: int,
+    game: EmpiricalGame | None,
+    seconds: float = SECONDS,
 ) -> UncertainEquilibrium | None:
+    """Solve the game of all seats if it is whole or self-play is missing, or else that of pairs."""
     if game is not None and (game.is_whole or payoffs.missing.any()):
-        return game_equilibrium(game, rng, samples, SECONDS)
-    return None if payoffs.missing.any() else nash(payoffs, rng, samples, SECONDS)
+        return game_equilibrium(game, rng, samples, seconds)
+    return None if payoffs.missing.any() else nash(payoffs, rng, samples, seconds)

@@ -192,11 +192,7 @@ def analyse_roles(
     """
     if len(roles) < 2:
         raise UsageError("roles: this analysis needs at least two roles with different policies")
-    places = [[payoffs.names.index(name) for name in role.strategies] for role in roles]
-    pairs = [
-        payoffs.between(own, [place for other in places if other is not own for place in other])
-        for own in places
-    ]
+    pairs = pairs_of_roles(payoffs, roles)
     for pair in pairs:
         pair.check_whole()
     masses = _alpha_ranks(pairs, game)
@@ -213,7 +209,7 @@ def analyse_roles(
     )
     equilibrium, unsolved = None, ""
     try:
-        equilibrium = _equilibrium(pairs, roles, game, rng, samples)
+        equilibrium = roles_solution(pairs, roles, game, rng, samples)
     except UsageError as error:
         unsolved = str(error)
     mixtures = None if equilibrium is None else equilibrium.answer.mixtures
@@ -221,12 +217,22 @@ def analyse_roles(
     return RolesAnalysis(payoffs, found, game, equilibrium, following, unsolved)
 
 
-def _equilibrium(
+def pairs_of_roles(payoffs: Payoffs, roles: Sequence[Role]) -> list[Payoffs]:
+    """Return, for each role, the payoffs of its policies against those of all other roles."""
+    places = [[payoffs.names.index(name) for name in role.strategies] for role in roles]
+    return [
+        payoffs.between(own, [place for other in places if other is not own for place in other])
+        for own in places
+    ]
+
+
+def roles_solution(
     pairs: Sequence[Payoffs],
     roles: Sequence[Role],
     game: EmpiricalGame | None,
     rng: np.random.Generator,
     samples: int,
+    seconds: float = SECONDS,
 ) -> UncertainEquilibrium:
     """Solve the game itself if its line-ups were played, or else that of one seat of two roles."""
     is_whole = game is not None and game.is_whole
@@ -235,10 +241,10 @@ def _equilibrium(
         drawn = None
         if game is not None and of_seats and (game.counts > 1).any():
             drawn = pair_draws(game, pairs[0], samples, rng)
-        return nash(pairs[0], rng, samples, SECONDS, drawn)
+        return nash(pairs[0], rng, samples, seconds, drawn)
     if game is None:
         raise UsageError(TOO_LARGE)
-    return game_equilibrium(game, rng, samples, SECONDS)
+    return game_equilibrium(game, rng, samples, seconds)
 
 
 def _alpha_ranks(pairs: Sequence[Payoffs], game: EmpiricalGame | None) -> list[Numbers] | None:

@@ -42,8 +42,10 @@ PRIORITIZED = Only(
 class TeamConfig(Section):
     """A team of a population."""
 
-    policies: tuple[str, ...]
-    """The policies that play for the team."""
+    policies: tuple[Reference, ...]
+    """The policies that play for the team. Those named in `population.scripted` or
+    `population.members_from` never learn, and take seats like frozen copies (see
+    `population.snapshots.share`); they play for no other team."""
     agents: tuple[str, ...] = ()
     """The agents whose seats belong to the team. Empty: the agents that the environment assigns to
     a team of this name."""
@@ -280,6 +282,16 @@ class PopulationConfig(Section):
     own as `module:callable`, or as `module:Class`, called without arguments. They take seats like
     frozen copies (see `population.snapshots.share`), on all seats or those in `population.seats`.
     """
+
+    @property
+    def learning_in_teams(self) -> tuple[str, ...]:
+        """The policies of the teams that learn: neither scripted nor of another run."""
+        fixed = {*self.scripted, *self.members_from}
+        return tuple(n for team in self.teams.values() for n in team.policies if n not in fixed)
+
+    def team_of(self, member: str) -> str:
+        """Return the team that lists a member; empty: none."""
+        return next((team for team, own in self.teams.items() if member in own.policies), "")
 
     @property
     def keeps_copies(self) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from remuda.analysis.payoffs.run_seats import RunSeats
 from remuda.config import AnalysisConfig
 from remuda.population.ledger.records import PolicyRef
 from remuda.population.members.table import Table
@@ -64,14 +65,17 @@ class PopulationAnalyser:
         ledger: Path,
         log_file: Path,
         config: AnalysisConfig,
-        sides: Sequence[int],
+        seats: RunSeats,
         say: Callable[[str], None],
         patience: float = 60.0,
         excluded: Collection[str] = (),
+        roles: Sequence[Sequence[tuple[int, int]]] = (),
     ) -> None:
+        """Take the run's seats, and the members of each role, by policy index and version."""
         self._table, self._ledger, self._log = table, ledger, log_file
         self._every, self._max_members = config.every, config.members
-        self._sides, self._say, self._excluded = tuple(sides), say, tuple(excluded)
+        self._seats, self._roles = seats, roles
+        self._say, self._excluded = say, tuple(excluded)
         self._patience = patience + (config.every or 0.0)
         self._reported: set[str] = set()
         self._process: Process | None = None
@@ -132,7 +136,7 @@ class PopulationAnalyser:
             self._process = None
 
     def _send(self, now: float) -> None:
-        members = chosen(self._table, self._max_members, self._excluded)
+        members = self._members()
         if len(members) < 2:
             return
         try:
@@ -152,9 +156,20 @@ class PopulationAnalyser:
             return
         self._request, self._waited = (now, members), 0.0
 
+    def _members(self) -> Integers:
+        """Choose the members to analyse: those of the roles, or all if a single role has too few.
+
+        A single role may have frozen copies only, besides one policy that learns.
+        """
+        own = [member for role in self._roles for member in role]
+        found = chosen(self._table, self._max_members, self._excluded, own or None)
+        if len(found) < 2 and len(self._roles) == 1:
+            return chosen(self._table, self._max_members, self._excluded)
+        return found
+
     def _start(self) -> None:
         local, remote = Pipe()
-        args = (remote, self._ledger, self._sides)
+        args = (remote, self._ledger, self._seats, self._roles)
         with remote:
             try:
                 self._process = forkserver.start(_helper, args, name="analysis", log=str(self._log))
@@ -215,14 +230,39 @@ def analyser_of(
     if table is None or not config.analysis.every:
         return None
     log_file, taken = logs / "analysis.log", config.seats_taken
+    seats = RunSeats.of(spec)
+    roles = _members_of_roles(spec, table, seats)
     return PopulationAnalyser(
-        table, ledger, log_file, config.analysis, spec.sides, say, excluded=taken
+        table, ledger, log_file, config.analysis, seats, say, excluded=taken, roles=roles
     )
 
 
-def chosen(table: Table, max_members: int, excluded: Collection[str] = ()) -> Integers:
+def _members_of_roles(
+    spec: RunSpec, table: Table, seats: RunSeats
+) -> tuple[tuple[tuple[int, int], ...], ...]:
+    """Return the members of each role: policies that learn, or all of a role that has none."""
+    roster = spec.roster.with_imported(table.slots.origins)
+    outsiders = [
+        each for each in table.slots.outsiders.values() if each.policy not in roster.agents
+    ]
+    found = []
+    for group in seats.groups:
+        first = group.seats[0]
+        refs = [PolicyRef(name) for name in roster.policies if first in roster.seats_of(name)]
+        refs = refs or [each for each in outsiders if first in roster.seats_of(each.policy)]
+        found.append(tuple((table.names.index(each.policy), each.version) for each in refs))
+    return tuple(found)
+
+
+def chosen(
+    table: Table,
+    max_members: int,
+    excluded: Collection[str] = (),
+    among: Sequence[tuple[int, int]] | None = None,
+) -> Integers:
     """Choose at most `max_members` members to analyse: [N, 2], policy index and version of each.
 
+    `excluded`: names; `among`: the members to choose from; None: all.
     Learning members come first, then each policy's newest copy, its second newest, and so on.
     """
     occupants = table.occupants
@@ -234,6 +274,8 @@ def chosen(table: Table, max_members: int, excluded: Collection[str] = ()) -> In
     is_present &= occupants.sequence == before
     found = identity[is_present][:, [POLICY, VERSION]]
     found = found[~np.isin(found[:, 0], [table.names.index(name) for name in excluded])]
+    if among is not None:
+        found = found[[tuple(member) in among for member in found.tolist()]]
     live, frozen = found[found[:, 1] < 0], found[found[:, 1] >= 0]
     frozen = frozen[np.lexsort((-frozen[:, 1], frozen[:, 0]))]
     # For each copy, the number of newer copies of its policy.
@@ -243,11 +285,13 @@ def chosen(table: Table, max_members: int, excluded: Collection[str] = ()) -> In
     return np.concatenate([live, frozen])[:max_members].astype(np.int64)
 
 
-def _helper(pipe: Connection, ledger: Path, sides: Sequence[int]) -> None:
+def _helper(
+    pipe: Connection, ledger: Path, seats: RunSeats, roles: Sequence[Sequence[tuple[int, int]]]
+) -> None:
     """Serve in the child process; imported late, since the coordinator does not need the module."""
     from remuda.coordinator.analysis_helper import serve
 
-    serve(pipe, ledger, sides)
+    serve(pipe, ledger, seats, roles)
 
 
 def _finite(x: float | None) -> float | None:

@@ -9,37 +9,49 @@ import os
 import re
 import traceback
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import entr
 
 from remuda.analysis.equilibria import general_sum, zero_sum
 from remuda.analysis.equilibria.uncertain_equilibrium import USED
-from remuda.analysis.payoffs.from_ledger import KEY, PIECE, LedgerReader
-from remuda.analysis.payoffs.payoffs import Payoffs, from_sums
-from remuda.analysis.payoffs.sums import ROWS, add_up
+from remuda.analysis.payoffs.empirical_game import EmpiricalGame, Role
+from remuda.analysis.payoffs.payoffs import Payoffs
+from remuda.analysis.payoffs.run_seats import RunSeats
+from remuda.analysis.payoffs.sampling import with_predicted_own
+from remuda.analysis.population_report import game_solution
+from remuda.analysis.ranking.rank import Score, mean_over_opponents, mean_payoff
+from remuda.analysis.roles_report import pairs_of_roles, roles_solution
 from remuda.analysis.structure.diversity import response_diversity
+from remuda.analysis.structure.population_regret import gain_over_mean
 from remuda.analysis.structure.transitivity import split_intervals
-from remuda.errors import RunDirectoryError, UsageError
-from remuda.population.ledger.ledger import BIRTH, MATCH
+from remuda.coordinator.recent_payoffs import Member, RecentPayoffs
+from remuda.errors import UsageError
 from remuda.runs.metrics import AnalysisNumbers
-from remuda.system.checkpoint.opening import open_stream
-from remuda.types import Array, Bools, Integers, Numbers
+from remuda.types import Bools, Integers, Numbers
 
 MET = 10  # minimum number of meetings of two members for a known payoff
 SECONDS = 2.0  # time limit of the search for an equilibrium of a general-sum game
 DRAWS = 2  # bootstrap draws of the payoffs: the minimum, since no intervals are computed
+GAIN_DRAWS = 100  # bootstrap draws for the bias of a gain
 DIVERSITY_DRAWS = 40  # bootstrap draws for the bias of the diversity and its null distribution
 CHANCE = 0.05
 """A diversity is not reported if equal members would reach it with a higher probability."""
 
 
-def measure(payoffs: Payoffs, live: Bools) -> tuple[AnalysisNumbers, Numbers, Numbers]:
-    """Compute an analysis, and each member's mean payoff and equilibrium probability, [N]."""
+Measures = tuple[AnalysisNumbers, Numbers, Numbers]
+"""An analysis, and each member's mean payoff and its probability in the equilibrium, [N]."""
+
+
+def measure(payoffs: Payoffs, live: Bools, game: EmpiricalGame | None = None) -> Measures:
+    """Analyse members that may all take the same seats.
+
+    `game`: of three seats or more, whose strategies are members; None: two seats, or unknown.
+    """
     whole = payoffs.completed()
     count = len(live)
     distinct = ~np.eye(count, dtype=np.bool_)
@@ -52,20 +64,69 @@ def measure(payoffs: Payoffs, live: Bools) -> tuple[AnalysisNumbers, Numbers, Nu
     if len(chosen) < 2:
         return AnalysisNumbers(analysed=0, unmet=unmet), mean_payoffs, mixed
     part = whole.part(chosen.tolist())
-    mixture = _nash(part)
+    if game is not None:
+        game = game.part(lambda _, name: name in part.names)
+    mixture = _nash(part) if game is None else _solution(part, game)
     if mixture is not None:
         mixed[chosen] = mixture
     numbers = AnalysisNumbers(
         analysed=len(chosen),
         unmet=unmet,
-        diversity=_diversity(part),
+        diversity=_diversity(part if game is None else with_predicted_own(part)),
         nash_support=None if mixture is None else int((mixture > USED).sum()),
         nash_entropy=None if mixture is None else float(entr(mixture).sum()),
         nash_live=None if mixture is None else float(mixture[live[chosen]].sum()),
         transitive_share=_transitive(part),
-        exploitability=_exploitability(whole.matrix, known, chosen[live[chosen]]),
+        exploitability=_exploitability(whole.matrix, known, chosen[live[chosen]])
+        if game is None
+        else _gain(part, mean_payoff),
     )
     return numbers, mean_payoffs, mixed
+
+
+def measure_roles(
+    payoffs: Payoffs, live: Bools, roles: Sequence[Role], game: EmpiricalGame | None
+) -> Measures:
+    """Analyse the members of several roles, as `analyse_roles` does.
+
+    `payoffs`: between members of different roles, whose names are the roles' strategies; `game`:
+    None: too many line-ups.
+    """
+    role_of = {name: number for number, role in enumerate(roles) for name in role.strategies}
+    numbers = np.array([role_of[name] for name in payoffs.names], np.int64)
+    opposed = numbers[:, None] != numbers
+    known = (payoffs.met >= MET) & opposed
+    with np.errstate(invalid="ignore"):
+        mean_payoffs: Numbers = np.where(known, payoffs.matrix, 0.0).sum(1) / known.sum(1)
+    mixed = np.full(len(live), np.nan)
+    unmet = float((~known & opposed).sum() / max(opposed.sum(), 1))
+    chosen = gapless(known | ~opposed, live)
+    if len(set(numbers[chosen])) < len(roles):
+        return AnalysisNumbers(analysed=0, unmet=unmet), mean_payoffs, mixed
+    left = [payoffs.names[place] for place in chosen]
+    roles = [
+        replace(role, strategies=tuple(name for name in left if name in role.strategies))
+        for role in roles
+    ]
+    if game is not None:
+        game = game.part(lambda _, name: name in left)
+    pairs = pairs_of_roles(payoffs, roles)
+    mixtures = _solution_of_roles(pairs, roles, game)
+    by_role = [np.flatnonzero(np.isin(payoffs.names, role.strategies)) for role in roles]
+    for places, mixture in zip(by_role, mixtures or (), strict=mixtures is not None):
+        mixed[places] = mixture
+    played = None if mixtures is None else np.concatenate(mixtures)
+    gains = [_gain(pair, mean_over_opponents) for pair in pairs]
+    found = AnalysisNumbers(
+        analysed=len(chosen),
+        unmet=unmet,
+        diversity=_diversity_of_roles(pairs),
+        nash_support=None if played is None else int((played > USED).sum()),
+        nash_entropy=None if played is None else float(entr(played).sum()),
+        nash_live=None if played is None else float(np.nansum(mixed[live])) / len(roles),
+        exploitability=None if None in gains else float(np.mean(np.array(gains, np.float64))),
+    )
+    return found, mean_payoffs, mixed
 
 
 def gapless(known: Bools, live: Bools) -> Integers:
@@ -96,6 +157,49 @@ def _nash(payoffs: Payoffs) -> Numbers | None:
         return None
     found = general_sum.solve(matrix, matrix.T, SECONDS, symmetric=True)
     return None if found is None else found.mixtures[0]
+
+
+def _solution(payoffs: Payoffs, game: EmpiricalGame) -> Numbers | None:
+    """Return the mixture that `remuda analyse` reports for three seats or more; None: unknown."""
+    rng = np.random.default_rng(0)
+    try:
+        found = game_solution(payoffs, rng, DRAWS, game, SECONDS)
+    except UsageError:  # no line-up was played twice
+        return None
+    return None if found is None else found.answer.mixtures[0]
+
+
+def _solution_of_roles(
+    pairs: Sequence[Payoffs], roles: Sequence[Role], game: EmpiricalGame | None
+) -> Sequence[Numbers] | None:
+    """Return the mixtures by role that `remuda analyse` reports; None: unknown."""
+    rng = np.random.default_rng(0)
+    try:
+        return roles_solution(pairs, roles, game, rng, DRAWS, SECONDS).answer.mixtures
+    except UsageError:
+        return None
+
+
+def _gain(payoffs: Payoffs, score: Score) -> float | None:
+    """Return what a seat gains by always playing the best policy; None: no two met twice."""
+    try:
+        return gain_over_mean(payoffs, np.random.default_rng(0), GAIN_DRAWS, score).corrected
+    except UsageError:
+        return None
+
+
+def _diversity_of_roles(pairs: Sequence[Payoffs]) -> float | None:
+    """Return the sum of the roles' diversities; None if noise may explain all of them."""
+    rng, found = np.random.default_rng(0), []
+    for pair in pairs:
+        scale = float(pair.matrix.std()) or 1.0
+        try:
+            found.append(response_diversity(pair, rng, scale=scale, draws=DIVERSITY_DRAWS))
+        except UsageError:
+            return None
+    if all(each.null_share > CHANCE for each in found):
+        return None
+    return sum(each.corrected for each in found)
 
 
 def _diversity(payoffs: Payoffs) -> float | None:
@@ -129,104 +233,34 @@ def _exploitability(matrix: Numbers, known: Bools, live: Integers) -> float | No
     return float(matrix[replies[:, None], live].mean(1).max() - own.mean())
 
 
-RECENT = 1000
-"""If one of two members learns, older meetings are scaled down to this number, so that results of
-current weights replace those of old weights."""
-
-
-class RecentPayoffs:
-    """The sums of results between the analysed members; each record of the ledger is read once.
-
-    1. Between two frozen members, all meetings read since both were selected count.
-    2. If one of two members learns, all meetings of the newest `read` count, and all older ones
-       together count as at most `RECENT` meetings.
-    3. A new policy starts from zero: results of the previous policy with its name are cleared.
-    4. A ledger that became shorter, or was replaced, is read from its start.
-    """
-
-    def __init__(self, path: Path, sides: npt.ArrayLike) -> None:
-        self._path, self._sides = path, np.asarray(sides, np.int64)
-        self._keys: Integers = np.zeros(0, np.int64)
-        self._sums: Numbers = np.zeros((ROWS, 0, 0))
-        self._read = 0
-
-    def look_at(self, members: Integers) -> None:
-        """Select the members: keep known sums, and start new sums at 0."""
-        keys = members[:, 0] * KEY + members[:, 1] + 1
-        sums = np.zeros((ROWS, len(keys), len(keys)))
-        _, now, before = np.intersect1d(keys, self._keys, return_indices=True)
-        sums[:, now[:, None], now] = self._sums[:, before[:, None], before]
-        self._keys, self._sums = keys, sums
-
-    def read(self) -> None:
-        try:
-            ledger = LedgerReader.open(self._path)
-        except RunDirectoryError:
-            return
-        if ledger.end < self._read:
-            self._read, self._sums = 0, np.zeros_like(self._sums)
-        begin = self._read or ledger.begin
-        with open_stream(self._path) as file:
-            file.seek(begin)
-            remaining = (ledger.end - begin) // ledger.kind.itemsize
-            while remaining > 0:
-                records = np.fromfile(file, ledger.kind, min(remaining, PIECE))
-                if not len(records):
-                    break
-                remaining -= len(records)
-                self._add(records)
-                self._read = begin = begin + len(records) * ledger.kind.itemsize
-
-    def payoffs(self) -> Payoffs:
-        """Return the payoffs of the members, named by index, as a symmetric game."""
-        return from_sums([str(index) for index in range(len(self._keys))], self._sums, True)
-
-    def _add(self, records: Array) -> None:
-        """Add up records in order; a new policy clears the results of the policy it replaces."""
-        births = np.flatnonzero(records["kind"] == BIRTH)
-        for part in np.split(records, births):
-            if len(part) and part["kind"][0] == BIRTH:
-                is_replaced = self._keys == int(part["policy"][0, 0]) * KEY
-                self._sums[:, is_replaced] = 0.0
-                self._sums[:, :, is_replaced] = 0.0
-            self._add_matches(part[part["kind"] == MATCH])
-
-    def _add_matches(self, matches: Array) -> None:
-        matches = matches[~np.isinf(matches["returns"]).any(1)]  # NaN: the seat took no part
-        if not len(matches) or not len(self._keys):
-            return
-        keys = matches["policy"].astype(np.int64) * KEY + matches["version"] + 1
-        order = np.argsort(self._keys)
-        found = order[np.searchsorted(self._keys, keys, sorter=order).clip(0, len(order) - 1)]
-        indices = np.where(self._keys[found] == keys, found, -1)
-        live = self._keys % KEY == 0
-        changing = live[:, None] | live
-        with np.errstate(divide="ignore"):
-            scale = np.where(changing, np.minimum(RECENT / self._sums[7], 1.0), 1.0)
-        self._sums *= scale
-        self._sums[6] *= scale  # sums of squared weights are scaled twice
-        returns = matches["returns"].astype(np.float64)
-        add_up(indices, returns, self._sides, True, False, self._sums)
-
-
-def serve(pipe: Connection, ledger: Path, sides: Sequence[int]) -> None:
+def serve(
+    pipe: Connection, ledger: Path, seats: RunSeats, members: Sequence[Sequence[Member]]
+) -> None:
     """Answer requests, members [N, 2], until the other end closes the pipe."""
     with contextlib.suppress(OSError):
         os.nice(15)  # a lower priority than learners, whose niceness is 3
     use_one_thread()
-    payoffs = RecentPayoffs(ledger, sides)
+    payoffs = RecentPayoffs(ledger, seats, members)
     found: Any
     with contextlib.suppress(EOFError, OSError):
         while True:
-            members = pipe.recv()
+            asked = pipe.recv()
             try:
-                payoffs.look_at(members)
+                payoffs.look_at(asked)
                 payoffs.read()
-                found = measure(payoffs.payoffs(), members[:, 1] < 0)
+                found = measured(payoffs, asked[:, 1] < 0)
             except Exception as error:  # the next analysis may work
                 traceback.print_exc()
                 found = f"{type(error).__name__}: {error}"[:500]
             pipe.send(found)
+
+
+def measured(recent: RecentPayoffs, live: Bools) -> Measures:
+    """Analyse the members of a run: those of each role, or all of them together."""
+    roles = recent.roles
+    if len(roles) > 1:
+        return measure_roles(recent.payoffs(), live, roles, recent.game())
+    return measure(recent.payoffs(), live, recent.game())
 
 
 def use_one_thread() -> None:

@@ -13,7 +13,16 @@ import numpy as np
 from remuda.coordinator.analysing import PopulationAnalysis
 from remuda.envs.live_options import LiveEnvOptions
 from remuda.experience.store import ExperienceStore
-from remuda.population.ledger.records import GAMES, MEETINGS, RATING, REWARD, UNCERTAINTY, WINS
+from remuda.population.ledger.records import (
+    GAMES,
+    MEETINGS,
+    PLAYED,
+    RATING,
+    REWARD,
+    UNCERTAINTY,
+    WELFARE,
+    WINS,
+)
 from remuda.population.members.table import MemberRow, Table
 from remuda.population.members.table_parts import MATCHES
 from remuda.runs.columns import ON_POLICY, REPLAY, Column
@@ -253,6 +262,9 @@ def member_record(row: MemberRow, table: Table) -> MemberRecord:
         not ref.is_frozen,
         numbers[WINS] / numbers[MEETINGS] if numbers[MEETINGS] else None,
         numbers[REWARD] if math.isfinite(numbers[REWARD]) else None,
+        numbers[WELFARE] / numbers[PLAYED]
+        if numbers[PLAYED] and math.isfinite(numbers[WELFARE])
+        else None,
         None if parent is None else str(parent),
         born,
         {} if ref.is_frozen else table.hyperparameters.of(slot),

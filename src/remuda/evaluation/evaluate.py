@@ -13,7 +13,13 @@ from remuda.actor.actor import Actor
 from remuda.actor.fixed_seats import FixedSeats
 from remuda.actor.make_seats import make_policy_groups, make_seats
 from remuda.actor.match_seats import MatchSeats
-from remuda.actor.scripted_seats import ScriptedSeats, reserved_members
+from remuda.actor.scripted_seats import (
+    ScriptedMember,
+    ScriptedSeats,
+    dealt_members,
+    load_scripted,
+    reserved_members,
+)
 from remuda.config import Config
 from remuda.envs.recorded import PlayedEpisodes, Recorded
 from remuda.envs.registry import GAMES, find_game
@@ -300,8 +306,12 @@ def actor_for_play(
         {**config.env.scripted, **(scripted or {})},
         make_rng(seed, "evaluation", "scripted"),
     )
-    handwritten = ScriptedSeats(env, members) if members else None
+    made = env
     env = wrap(env)
+
+    def scripted_seats(more: Sequence[ScriptedMember] = ()) -> ScriptedSeats | None:
+        return ScriptedSeats(made, [*members, *more]) if members or more else None
+
     # In a population, the policies whose slots are not empty.
     specs = tuple(each for each in spec.policies if each.name in snapshots)
     ready = {
@@ -311,9 +321,9 @@ def actor_for_play(
         for each in specs
     }
     if not config.population.dealt:
-        return seated_actor(env, specs, ready, seed, config.env.check, handwritten)
+        return seated_actor(env, specs, ready, seed, config.env.check, scripted_seats())
     scoreboard = Scoreboard(tuple(each.name for each in specs))
-    seats = _dealt(spec, env, specs, scoreboard, seed, handwritten)
+    seats = _dealt(spec, env, specs, scoreboard, seed, scripted_seats)
     seats.take(ready)
     random = make_rng(seed, "evaluation", "env")
     return Actor(env, seats, scoreboard.play(), random, check=config.env.check)
@@ -342,16 +352,30 @@ def _dealt(
     specs: tuple[PolicySpec, ...],
     scoreboard: Scoreboard,
     seed: int,
-    scripted: ScriptedSeats | None,
+    scripted_seats: Callable[[Sequence[ScriptedMember]], ScriptedSeats | None],
 ) -> MatchSeats:
-    """Return seats assigned to live policies as in training, with a separate table of members."""
-    names = [each.name for each in specs]
-    roster = spec.roster.among(names)
-    taken = tuple(spec.config.seats_taken)  # scripted policies of reserved seats are members too
-    table = Table(dict.fromkeys(names, 0), len(env.agents), 0, scripted=taken)
+    """Return seats assigned to live policies as in training, with a separate table of members.
+
+    Scripted policies and policies of other runs play only seats that no policy that learns may
+    take.
+    """
+    names, config = [each.name for each in specs], spec.config
+    population = config.population
+    fixed = {name for seat in spec.roster.dealt_seats for name in spec.roster.fixed_on(seat)}
+    scripted = {name: own for name, own in population.scripted.items() if name in fixed}
+    imported = spec.fixed_members(fixed)
+    table = Table(
+        dict.fromkeys(names, 0),
+        len(env.agents),
+        0,
+        imported=imported,
+        # scripted policies of reserved seats are members too
+        scripted=(*scripted, *config.seats_taken),
+    )
+    roster = spec.roster.among(names).with_imported([each.origin for each in imported])
     league = League(
         table,
-        make_matchmaker(spec.config.population, roster),
+        make_matchmaker(population, roster),
         None,
         make_rng(seed, "evaluation", "matches"),
         env.num_envs,
@@ -360,4 +384,7 @@ def _dealt(
     policy_groups = make_policy_groups(
         env, specs, league, {}, seed=seed, purpose="evaluation", noisy=False
     )
-    return MatchSeats(env, policy_groups, league, scoreboard.policies_of(), scripted=scripted)
+    loaded, purpose = load_scripted(find_game(config.game), scripted), ("evaluation", "scripted")
+    dealt = dealt_members(loaded, table.slots, env.num_agents, seed, purpose)
+    rows = scoreboard.policies_of()
+    return MatchSeats(env, policy_groups, league, rows, scripted=scripted_seats(dealt))

@@ -23,11 +23,12 @@ class Roster:
     agents: tuple[str, ...]  # the name of each seat's agent
     first: tuple[str, ...] = ()
     unborn: tuple[str, ...] = ()  # policies that may be born later: initially empty slots
-    # allowed seats of each learning or scripted policy that may not take every seat
+    # allowed seats of each policy, scripted policy or `imported` entry that may not take all seats
     seats: Mapping[str, frozenset[int]] = field(default_factory=dict)
     teams: tuple[str, ...] = ()  # each seat's team; a seat without a team is a side
     scripted: tuple[str, ...] = ()  # including members on reserved seats, named after their agents
     taken: tuple[int, ...] = ()  # seats that `env.scripted` reserves, and no matchmaker assigns
+    imported: tuple[str, ...] = ()  # entries of `population.members_from` that a team lists
 
     @staticmethod
     def of(config: Config, agents: Sequence[AgentSpec]) -> Roster:
@@ -50,6 +51,7 @@ class Roster:
             _teams(config, agents),
             tuple(config.scripted_members),
             tuple(i for i, name in enumerate(names) if name in config.seats_taken),
+            tuple(filter(config.population.team_of, config.population.members_from)),
         )
 
     @property
@@ -77,8 +79,15 @@ class Roster:
 
     def with_imported(self, origins: Sequence[Origin]) -> Roster:
         """Return the roster with members of other runs, which may take the seats of `like`."""
-        alike = {o.name: self.seats[o.like] for o in origins if o.like in self.seats}
-        return replace(self, seats={**self.seats, **alike})
+        own = {o.name: frozenset(o.seats) or self.seats.get(o.like) for o in origins}
+        known = {name: seats for name, seats in own.items() if seats}
+        return replace(self, seats={**self.seats, **known})
+
+    def fixed_on(self, seat: int) -> list[str]:
+        """Return the members that play a seat if no policy that learns may take it."""
+        if any(seat in self.seats_of(name) for name in self.policies):
+            return []
+        return [name for name in (*self.scripted, *self.imported) if seat in self.seats_of(name)]
 
 
 def seated_policies(
@@ -158,7 +167,8 @@ def _first_names(config: Config, agents: Sequence[AgentSpec]) -> tuple[str, ...]
         population.league.policies if population.matchmaker == "league" else population.policies
     )
     if population.teams and configured is None:
-        configured = tuple(name for team in population.teams.values() for name in team.policies)
+        configured = population.learning_in_teams
+        _check_names_in_teams(population)
     if configured is None:
         if population.matchmaker in ("self_play", "mixed"):
             return ("policy",)
@@ -173,6 +183,22 @@ def _first_names(config: Config, agents: Sequence[AgentSpec]) -> tuple[str, ...]
     for name in names:
         check_name(name, _names_key(config))
     return names
+
+
+def _check_names_in_teams(population: PopulationConfig) -> None:
+    """Refuse teams without a policy that learns, and names that are of another kind of member."""
+    if not population.learning_in_teams and any(t.policies for t in population.teams.values()):
+        raise ConfigError(
+            "population.teams lists only scripted policies and policies of other runs, so none "
+            "learns; add a policy to a team, or let them play in `remuda tournament`"
+        )
+    for name in population.learning_in_teams:
+        if set(name) & set(":/@"):
+            raise ConfigError(
+                f"population.teams.{population.team_of(name)}.policies: {name} is not the name of "
+                "a policy that learns; if it is of another run, list the same text in "
+                "population.members_from; if it is code, name it in population.scripted"
+            )
 
 
 def _names_key(config: Config) -> str:
@@ -201,8 +227,8 @@ def _seats(
     left = [agent.name for agent in agents if agent.name not in taken]
     found: dict[str, frozenset[int]] = {}
 
-    def allow(name: str, seats: Sequence[str], key: str) -> None:
-        if name not in known:
+    def allow(name: str, seats: Sequence[str], key: str, imported: Sequence[str] = ()) -> None:
+        if name not in known and name not in imported:
             raise ConfigError(f"{key}: there is no policy {name}; there are {', '.join(known)}")
         for seat in seats:
             if seat not in numbers:
@@ -240,10 +266,11 @@ def _seats(
         if seats and not members.policies:
             raise ConfigError(f"population.teams.{team} has a seat but no policy")
         for name in members.policies:
+            twice = "; give it a second name in population.scripted" * (name in population.scripted)
             if name in own_seats:
-                raise ConfigError(f"population.teams: the policy {name} plays for two teams")
+                raise ConfigError(f"population.teams: the policy {name} plays for two teams{twice}")
             own_seats[name] = seats
-            allow(name, seats, f"population.teams.{team}")
+            allow(name, seats, f"population.teams.{team}", population.members_from)
     for name, chosen in population.seats.items():
         allow(name, chosen, f"population.seats.{name}")
         if name in own_seats:

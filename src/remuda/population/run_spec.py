@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from remuda.config import Config
 from remuda.envs.description import EnvSpec
 from remuda.policies.spec import PolicySpec
 from remuda.population.ledger.ratings import sides_of
+from remuda.population.members.imported import Imported, ImportedMembers
 from remuda.population.roster import Roster, seated_policies
 from remuda.population.specs import policy_specs, spec_of_seat
 from remuda.types import AgentSpec
@@ -26,10 +28,12 @@ class RunSpec:
 
     config: Config
     env: EnvSpec
+    imported_file: Path | None = field(default=None, compare=False)
+    """The file with the members of other runs; None: the run has no directory yet."""
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the cached properties."""
-        return {"config": self.config, "env": self.env}
+        return {"config": self.config, "env": self.env, "imported_file": self.imported_file}
 
     @staticmethod
     def of(config: Config) -> RunSpec:
@@ -60,6 +64,18 @@ class RunSpec:
     def policies(self) -> tuple[PolicySpec, ...]:
         """The specifications of all policies; imports the user's algorithms and networks."""
         return policy_specs(self.config, self.env.agents)
+
+    @cached_property
+    def imported(self) -> tuple[Imported, ...]:
+        """The members of other runs, with their weights."""
+        return () if self.imported_file is None else ImportedMembers(self.imported_file).read()
+
+    def fixed_members(self, texts: Collection[str]) -> list[Imported]:
+        """Return the members of some entries of `population.members_from`."""
+        entries = self.config.population.members_from
+        if not set(texts).intersection(entries):
+            return []
+        return [own for text, own in zip(entries, self.imported, strict=True) if text in texts]
 
     @property
     def sides(self) -> list[int]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.random import Generator
 
 from remuda.config import Config, PopulationConfig
+from remuda.envs.registry import RANDOM, find_game
 from remuda.errors import ConfigError
 from remuda.population.directors.director import (
     Director,
@@ -136,7 +137,8 @@ def check_population(config: Config, roster: Roster) -> None:
     population, births = config.population, config.population.births
     if population.matchmaker in ("fixed", "teams"):
         for key in ("scripted", "members_from", "births.slots"):
-            if attrgetter(key)(population):
+            may_be_listed = population.matchmaker == "teams" and key != "births.slots"
+            if attrgetter(key)(population) and not may_be_listed:
                 raise ConfigError(
                     f"population.{key} is for matchmakers that deal seats to any policy, but "
                     f"{population.matchmaker} deals only to certain policies; use another "
@@ -210,7 +212,7 @@ def _check_scripted(config: Config, roster: Roster) -> None:
         )
     learning = {seat for name in roster.policies for seat in roster.seats_of(name)}
     for seat in roster.dealt_seats:
-        if seat not in learning:
+        if seat not in learning and not population.teams:
             agent = roster.agents[seat]
             raise ConfigError(
                 f"population.seats leaves {agent} only to scripted policies; use "
@@ -218,11 +220,11 @@ def _check_scripted(config: Config, roster: Roster) -> None:
                 f"or add {agent} to population.seats of a learning policy"
             )
     share = population.snapshots.share
-    if share == 0.0 and ":" not in population.matchmaker:
+    unseated = [name for name in population.scripted if learning.issuperset(roster.seats_of(name))]
+    if share == 0.0 and unseated and ":" not in population.matchmaker:
         raise ConfigError(
-            "population.snapshots.share is 0, and scripted policies such as "
-            f"{next(iter(population.scripted))} take seats in that share; make it more than 0, or "
-            "leave population.scripted out"
+            f"population.snapshots.share is 0, and scripted policies such as {unseated[0]} take "
+            "seats in that share; make it more than 0, or leave population.scripted out"
         )
     if population.matchmaker == "self_play" and share is None and population.newest == 1.0:
         raise ConfigError(
@@ -250,6 +252,7 @@ def _check_league(population: PopulationConfig) -> None:
 def _population(roster: Roster, policies: Sequence[str]) -> Population:
     refs = [PolicyRef(name) for name in policies]
     refs += [PolicyRef(name, SCRIPTED) for name in roster.scripted]
+    refs += [PolicyRef(name, 0) for name in roster.imported]
     return Population([Member(ref, roster.seats.get(ref.policy)) for ref in refs])
 
 
@@ -258,13 +261,25 @@ def _check_dealt(config: Config, roster: Roster) -> None:
     population, seats, policies = config.population, len(roster.dealt_seats), roster.policies
     start = f"the matchmaker {population.matchmaker} never deals"
     if population.matchmaker == "teams":
-        listed = {name for team in population.teams.values() for name in team.policies}
-        unlisted = [name for name in policies if name not in listed]
-        if unlisted:
-            raise ConfigError(
-                f"{start} {', '.join(unlisted)}: no team lists them; add them to "
-                "population.teams.TEAM.policies, or leave them out of population.policies"
-            )
+        for key, names in (
+            ("policies", policies),
+            ("scripted", population.scripted),
+            ("members_from", population.members_from),
+        ):
+            unlisted = [name for name in names if not population.team_of(name)]
+            if unlisted:
+                raise ConfigError(
+                    f"{start} {', '.join(unlisted)}: no team lists them; add them to "
+                    f"population.teams.TEAM.policies, or leave them out of population.{key}"
+                )
+        game = find_game(config.game)
+        for name in population.learning_in_teams if population.policies is None else ():
+            if name in (RANDOM, *game.scripted):
+                raise ConfigError(
+                    f"population.teams.{population.team_of(name)}.policies: {name} is a scripted "
+                    f"policy of {config.game}; name a member, as in --population.scripted."
+                    f"{name}_bot {name}, and list {name}_bot; or list another name to learn"
+                )
     if population.matchmaker == "self_play":
         for name in policies:
             if not roster.is_free(name):

@@ -89,6 +89,7 @@ class MemberRecord:
     learns: bool = UNSET
     win_rate: float | None = None
     total_reward: float | None = None
+    welfare: float | None = None
     parent: str | None = None
     born: int = 0
     hyperparameters: dict[str, float] = field(default_factory=dict)

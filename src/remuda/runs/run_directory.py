@@ -263,7 +263,8 @@ class RunDirectory:
                     f"{self.environment} is damaged: {error}; if you remove it, the environment is "
                     "described again"
                 ) from None
-        return RunSpec(config, EnvSpec.of(config.game, options) if env is None else env)
+        env = EnvSpec.of(config.game, options) if env is None else env
+        return RunSpec(config, env, self.imported.path)
 
     def save_spec(self, spec: RunSpec) -> None:
         """Write the description of the environment, unless it has spaces of user-defined types."""

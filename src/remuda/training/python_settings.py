@@ -176,6 +176,7 @@ NAMED: dict[str, Callable[[Any, str], Any]] = {
     "population.matchmaker": _name_code,
     "population.director": _name_code,
     "population.members_from": partial(_name_each, _name_policy),
+    "population.teams.*.policies": partial(_name_each, _name_policy),
     "population.scripted": partial(name_scripted, example="rival"),
     "env.scripted": name_scripted,
     "env.wrappers": partial(_name_each, _name_code),

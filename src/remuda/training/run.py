@@ -84,7 +84,7 @@ def train(
         if config.cluster.used:
             import_ray(bool(config.cluster.local))
         beginnings = {} if resume else find_beginnings(config, prepared.specs)
-        imported = () if resume else find_imported(config, prepared.specs)
+        imported = () if resume else find_imported(prepared.spec, prepared.specs)
         prepared.check_memory(prepared.layout)
         if resume and config.run.directory is not None:
             run = RunDirectory.open(config.run.directory)
@@ -94,6 +94,8 @@ def train(
         try:
             run.initial.write(beginnings)
             run.imported.write(imported)
+            spec = replace(prepared.spec, imported_file=run.imported.path)
+            prepared = replace(prepared, spec=spec)
             notes = prepared.notes(config, explicit_keys, resume)
             for message in (*describe(beginnings), *describe_imported(imported), *notes):
                 say(message)

@@ -13,10 +13,11 @@ from remuda.config import Config, NetworkConfig
 from remuda.coordinator.requests import LIVE
 from remuda.errors import ConfigError, RemudaError, UsageError
 from remuda.policies.initial import InitialState, WeightSource
-from remuda.policies.spec import PolicySpec
+from remuda.policies.spec import PolicySpec, kinds_of
 from remuda.population.members.imported import Imported, Origin
 from remuda.population.members.table_parts import ORDERED
 from remuda.population.roster import LONGEST, unborn
+from remuda.population.run_spec import RunSpec
 from remuda.publish.snapshot import Snapshot
 from remuda.runs.saved_weights import published
 from remuda.system.checkpoint.names import COORDINATOR, file_name
@@ -176,9 +177,10 @@ def describe(beginnings: Mapping[str, InitialState]) -> list[str]:
     return lines
 
 
-def find_imported(config: Config, specs: Sequence[PolicySpec]) -> tuple[Imported, ...]:
+def find_imported(run_spec: RunSpec, specs: Sequence[PolicySpec]) -> tuple[Imported, ...]:
     """Return the policies of other runs that `population.members_from` lists."""
     found: list[Imported] = []
+    config = run_spec.config
     opened: dict[str, SavedPolicies] = {}
     for text in config.population.members_from:
         origins = [member.origin for member in found]
@@ -188,7 +190,9 @@ def find_imported(config: Config, specs: Sequence[PolicySpec]) -> tuple[Imported
             saved = opened[run] = opened.get(run) or reference.open()
             is_greedy = text.endswith(GREEDY)
             taken = reference.find_learned(saved)
-            found.append(_imported(specs, saved, taken, origins, is_greedy))
+            origin = _origin(_seats_by_policy(run_spec, specs, text), saved, taken, origins)
+            origin = replace(origin, epsilon=0.0) if is_greedy else origin
+            found.append(Imported(origin, np.asarray(taken.player.snapshot.weights, np.float32)))
             name, version = found[-1].origin.name, found[-1].origin.version
             if any((origin.name, origin.version) == (name, version) for origin in origins):
                 raise ConfigError("it appears twice")
@@ -207,15 +211,40 @@ def find_imported(config: Config, specs: Sequence[PolicySpec]) -> tuple[Imported
     return tuple(found)
 
 
-def _imported(
-    specs: Sequence[PolicySpec],
+def _seats_by_policy(
+    run_spec: RunSpec, specs: Sequence[PolicySpec], text: str
+) -> list[tuple[PolicySpec, list[int]]]:
+    """Return the policies that an imported member may be like, and the seats it may then take.
+
+    Seats are empty if no team lists the member. Policies of its team come first.
+    """
+    roster, team = run_spec.roster, run_spec.config.population.team_of(text)
+    if not team:
+        return [(spec, []) for spec in specs]
+    kinds, found = kinds_of(run_spec.agents), list[tuple[bool, PolicySpec, list[int]]]()
+    own = [seat for seat in roster.dealt_seats if roster.teams[seat] == team]
+    for spec in specs:
+        seats = roster.seats_of(spec.name)
+        beside = [seat for seat in own if seat in seats]
+        alike = [seat for seat in own if kinds[seat] == kinds[seats[0]]]
+        if alike:
+            found.append((not beside, spec, beside or alike))
+    if not found:
+        raise ConfigError(
+            f"its team {team} plays agents whose observations or actions differ from those of all "
+            "policies that learn"
+        )
+    return [(spec, seats) for _, spec, seats in sorted(found, key=lambda each: each[0])]
+
+
+def _origin(
+    seats_by_policy: Sequence[tuple[PolicySpec, list[int]]],
     saved: SavedPolicies,
     taken: Saved,
     before: Sequence[Origin],
-    is_greedy: bool,
-) -> Imported:
+) -> Origin:
     saved_spec, snapshot = taken.player.spec, taken.player.snapshot
-    different = {spec.name: list(differences(saved_spec, spec)) for spec in specs}
+    different = {spec.name: list(differences(saved_spec, spec)) for spec, _ in seats_by_policy}
     like = next((name for name, differs in different.items() if not differs), None)
     if like is None:
         nearest = min(different, key=lambda name: len(different[name]))
@@ -225,24 +254,29 @@ def _imported(
         )
     path = saved.files.path.absolute()
     rate = snapshot.epsilon if taken.is_frozen else saved_spec.config.last_epsilon
-    origin = Origin(
-        _name_of(path, taken.policy, before),
+    seats = next(seats for spec, seats in seats_by_policy if spec.name == like)
+    return Origin(
+        _name_of(path, taken.policy, seats, before),
         snapshot.version,
         like,
         str(path),
         taken.name,
         snapshot.learner_step,
-        0.0 if is_greedy else rate,
+        rate,
+        seats,
     )
-    return Imported(origin, np.asarray(snapshot.weights, np.float32))
 
 
-def _name_of(run: Path, policy: str, before: Sequence[Origin]) -> str:
-    """Return a name for an imported policy: `RUN-POLICY`, with a number if that is in use."""
+def _name_of(run: Path, policy: str, seats: Sequence[int], before: Sequence[Origin]) -> str:
+    """Return a name for an imported policy: `RUN-POLICY`, with a number if that is in use.
+
+    Versions of one policy share their name, unless they take the seats of different teams.
+    """
     plain = "".join("_" if letter in "/@." else letter for letter in f"{run.name}-{policy}")
     name = base = plain[-LONGEST:].lstrip("- ")
     number = 1
-    while any(origin.name == name and origin.run != str(run) for origin in before):
+    own = str(run), list(seats)
+    while any(o.name == name and (o.run, list(o.seats)) != own for o in before):
         number += 1
         name = f"{base}-{number}"
     return name

@@ -6,9 +6,11 @@ from rich.console import Console
 
 from remuda.analysis.payoffs.from_ledger import read_payoffs
 from remuda.analysis.payoffs.payoffs import count_matches, exact, from_sums
+from remuda.analysis.payoffs.run_seats import RunSeats
 from remuda.analysis.payoffs.sums import ROWS, add_up
 from remuda.analysis.population_report import analyse
-from remuda.coordinator.analysis_helper import RECENT, RecentPayoffs, measure
+from remuda.coordinator.analysis_helper import measure
+from remuda.coordinator.recent_payoffs import RECENT, RecentPayoffs
 from remuda.population.ledger.ledger import MATCH, LedgerFile, record_type
 from remuda.ui.analysis.screen import print_analysis
 from remuda.ui.plots.drawing import matches_in_words
@@ -118,7 +120,7 @@ def test_matches_of_two_seats_are_meetings():
 
 def test_members_met_as_often_as_they_sat_in_one_match(tmp_path):
     path = eight_seats(tmp_path, 12)
-    recent = RecentPayoffs(path, range(8))
+    recent = RecentPayoffs(path, RunSeats(tuple(range(8)), tuple(range(8))))
     recent.look_at(np.array([(place, -1) for place in range(8)]))
     recent.read()
     numbers, earned, _ = measure(recent.payoffs(), np.ones(8, np.bool_))
@@ -128,7 +130,7 @@ def test_members_met_as_often_as_they_sat_in_one_match(tmp_path):
 
 def test_of_those_that_learn_as_many_meetings_count_in_any_game(tmp_path):
     path = eight_seats(tmp_path, RECENT)
-    recent = RecentPayoffs(path, range(8))
+    recent = RecentPayoffs(path, RunSeats(tuple(range(8)), tuple(range(8))))
     recent.look_at(np.array([(place, -1) for place in range(8)]))
     recent.read()
     more = np.zeros(RECENT, record_type(8))

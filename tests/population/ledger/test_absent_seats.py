@@ -113,6 +113,13 @@ def test_of_dealt_seats_those_that_took_part_count(tmp_path, algorithm):
         assert min(result.evaluation.policies[name]) >= 4.0
         totals = members[name].total_reward, result.record.policies[name].total_reward
         assert totals == pytest.approx((earned.sum(), earned.sum()))
+        played = [ledger[f"{agent}/policy"] == name for agent in RETURNS]
+        took_part = [
+            own & np.isfinite(by_agent[agent]) for own, agent in zip(played, RETURNS, strict=True)
+        ]
+        everyone = np.nansum([by_agent[agent] for agent in RETURNS], 0)
+        welfare = everyone[np.any(took_part, 0)].mean()
+        assert members[name].welfare == pytest.approx(welfare)
         assert run.metrics()[f"{name}/total_reward"][-1] == pytest.approx(earned.sum())
     status = current_status(RunDirectory.open(result.directory))
     for kind, records in (("members", members), ("policies", result.record.policies)):

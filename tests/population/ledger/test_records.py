@@ -15,7 +15,7 @@ from remuda.population.ledger.ledger import (
     record_type,
 )
 from remuda.population.ledger.lineage import read_lineage
-from remuda.population.ledger.records import Member, PolicyRef, Population
+from remuda.population.ledger.records import PLAYED, WELFARE, Member, PolicyRef, Population
 from remuda.runs.rewind import rewind
 from remuda.runs.run_directory import RunDirectory
 
@@ -140,6 +140,7 @@ def test_a_match_against_oneself_changes_no_rating_and_the_retired_none():
     append(ledger, result([A, A], [1.0, 0.0]))
     assert population[A].rating == pytest.approx(25.0)
     assert (population[A].games, population[A].total_reward) == (2, 1.0)
+    assert population[A].numbers[[PLAYED, WELFARE]].tolist() == [1.0, 1.0]  # of one match
     population.retire(B)
     rate(population, result([A, B], [1.0, 0.0], 1))
     assert population[A].rating == pytest.approx(25.0)

@@ -16,6 +16,7 @@ from remuda.population.directors.director import Retire
 from remuda.population.ledger.ledger import read_records
 from remuda.population.ledger.records import FRESH, Member, PolicyRef, Population
 from remuda.population.matchmaking.by_turn import SelfPlay
+from remuda.population.run_spec import RunSpec
 from remuda.population.specs import policy_specs
 from remuda.runs.run_directory import RunDirectory
 from remuda.training.run import train
@@ -251,9 +252,8 @@ def test_another_network_is_refused_from_the_command_line(other, tmp_path, capsy
 
 def test_they_explore_as_at_the_end_of_their_training(other, tmp_path):
     """Trained by PPO they draw from their distribution: at a rate of 0 they would be greedy."""
-    agents = make_env("kuhn_poker", 1).agents
-    config = load_config(tree_of(None, other, "random"))
-    found = find_imported(config, policy_specs(config, agents))
+    run_spec = RunSpec.of(load_config(tree_of(None, other, "random")))
+    found = find_imported(run_spec, run_spec.policies)
     assert [member.origin.epsilon for member in found] == [1.0, 1.0]
     value = {
         "game": "rock_paper_scissors",
@@ -263,17 +263,17 @@ def test_they_explore_as_at_the_end_of_their_training(other, tmp_path):
     }
     train(load_config(value), PlainView())
     tree = {**value, "population": {"members_from": (f"{tmp_path / 'old'}:agent_0",)}}
-    agents = make_env("rock_paper_scissors", 1).agents
     config = load_config(overlay(tree, {"population": {"matchmaker": "random"}}))
-    (member,) = find_imported(config, policy_specs(config, agents))
+    run_spec = RunSpec.of(config)
+    (member,) = find_imported(run_spec, run_spec.policies)
     assert member.snapshot.epsilon == 0.125
 
 
 def test_a_greedy_member_takes_its_best_action(other):
     tree = {"members_from": (f"{other}:agent_0", f"{other}:agent_1+greedy")}
     config = load_config(overlay(TREE, {"population": {"matchmaker": "random", **tree}}))
-    agents = make_env("kuhn_poker", 1).agents
-    found = [member.snapshot for member in find_imported(config, policy_specs(config, agents))]
+    run_spec = RunSpec.of(config)
+    found = [member.snapshot for member in find_imported(run_spec, run_spec.policies)]
     assert [snapshot.epsilon > 0.0 for snapshot in found] == [True, False]
 
 

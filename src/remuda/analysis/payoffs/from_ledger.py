@@ -6,7 +6,7 @@ A ledger also records births: a birth replaces the live policy of a slot by a co
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -57,6 +57,13 @@ class LedgerReader:
         """Return the member with a key of `keys_of`."""
         policy, version = divmod(int(key), KEY)
         return PolicyRef(self.policies[policy], version - 1)
+
+    def members_on(self, seats: Sequence[int]) -> frozenset[PolicyRef]:
+        """Return the members that had any of these seats in a finished match."""
+        found: Integers = np.zeros(0, np.int64)
+        for matches in self.pieces() if seats else ():
+            found = np.union1d(found, keys_of(matches)[:, list(seats)])
+        return frozenset(map(self.ref, found.tolist()))
 
     def pieces(self, present: bool = False) -> Iterator[Array]:
         """Yield the records of finished matches in chunks.
@@ -198,6 +205,21 @@ def shared_returns(returns: Numbers, teams: Sequence[int], shares: Numbers) -> N
         mean = np.nan_to_num(returns[:, team]).mean(1, keepdims=True)
         mixed[:, team] += shares[:, team] * (mean - returns[:, team])
     return mixed
+
+
+def sharing(policies: Sequence[str], teams: Sequence[int], shares: Mapping[str, float]) -> Adjust:
+    """Return what maps returns to those that the policies of a ledger, by index, learn from.
+
+    `teams`: as for `shared_returns`; `shares`: by policy; others have 0.
+    """
+    weights = np.array([shares.get(name, 0.0) for name in policies])
+
+    def adjust(returns: Numbers, matches: Array) -> Numbers:
+        if not weights.any():
+            return returns
+        return shared_returns(returns, teams, weights[matches["policy"]])
+
+    return adjust
 
 
 def _number_of_matches(places: Integers, sides: Integers) -> int:

@@ -63,6 +63,26 @@ class ProfileSums:
         for start in range(0, len(numbers), PIECE):
             self._add(numbers[start : start + PIECE], returns[start : start + PIECE])
 
+    @property
+    def cells(self) -> int:
+        """The number of covariances in the game: its size in memory."""
+        return len(self._rows) * self._size**2
+
+    def scale_down(self, most: float) -> None:
+        """Let the matches of each profile so far count as at most `most`."""
+        scale = np.minimum(most / np.maximum(self._counts, 1.0), 1.0)
+        self._counts *= scale
+        self._squares *= scale[:, None, None]
+
+    def forget(self, role: int, strategy: int) -> None:
+        """Forget all matches with a strategy, numbered within its role."""
+        number = strategy + int(self._starts[self._seats.index(role)])
+        kept = [each for each in self._rows if number not in each]
+        rows = [self._rows[each] for each in kept]
+        self._rows = {each: row for row, each in enumerate(kept)}
+        self._counts, self._means = self._counts[rows], self._means[rows]
+        self._squares = self._squares[rows]
+
     def _add(self, numbers: Integers, returns: Numbers) -> None:
         order = np.argsort(numbers, axis=1, kind="stable")
         ordered = np.take_along_axis(numbers, order, 1)

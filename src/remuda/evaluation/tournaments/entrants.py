@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -148,7 +148,8 @@ def setup_of_snapshots(
     """Return a tournament whose entrants are checkpoints of a run, each with all its policies.
 
     If each agent has its own policy, that policy plays the agent's seat. Policies of a population
-    alternate in all seats that they may play. Seats in `env.scripted` have no member.
+    alternate in all seats that they may play. Members that do not learn play the seats that no
+    policy that learns may take. Seats in `env.scripted` have no member.
     """
     config, agents, allowed = spec.config, spec.agents, spec.roster.seats
     specs = {each.name: each for each in spec.policies}
@@ -159,6 +160,9 @@ def setup_of_snapshots(
         for seat, agent in enumerate(agents):
             if agent.name in config.env.scripted:
                 members.append(())
+                continue
+            if fixed := spec.roster.fixed_on(seat):
+                members.append(tuple(_fixed_entrants(spec, fixed, agent)))
                 continue
             able = [n for n in specs if n in snapshots and seat in allowed.get(n, {seat})]
             if not config.population.dealt and agent.name in able:
@@ -174,6 +178,15 @@ def setup_of_snapshots(
         participants.append(Participant(name, tuple(members)))
     env = config.env
     return TournamentSetup(spec.env, tuple(participants), seed, sampled, env.check, env.scripted)
+
+
+def _fixed_entrants(spec: RunSpec, names: Sequence[str], agent: AgentSpec) -> Iterator[Entrant]:
+    """Yield the scripted and the imported policies of these names, which play an agent."""
+    scripted = spec.config.population.scripted
+    yield from (scripted[name] for name in names if name in scripted)
+    specs = {each.name: each for each in spec.policies}
+    for each in spec.fixed_members(names):
+        yield Player(specs[each.origin.like], each.snapshot, agent)
 
 
 def check_fits(game: str, name: str, entrant: Entrant, agent: AgentSpec) -> None:

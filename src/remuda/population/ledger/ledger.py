@@ -20,8 +20,10 @@ from remuda.errors import RunDirectoryError
 from remuda.population.ledger.records import (
     GAMES,
     MEETINGS,
+    PLAYED,
     REWARD,
     SQUARES,
+    WELFARE,
     WINS,
     Member,
     Numbers,
@@ -243,10 +245,20 @@ def count(
                     for column in range(recent.shape[2]):
                         left = recent[what, row, column] * retention
                         recent[what, row, column] = left if left > FORGOTTEN else 0.0
+        total = 0.0
+        for i in range(slots.shape[1]):
+            if not math.isnan(returns[m, i]):
+                total += returns[m, i]
         for i in range(slots.shape[1]):
             row = slots[m, i]
             if math.isnan(returns[m, i]):
                 continue
+            again = False
+            for j in range(i):
+                again |= slots[m, j] == row and not math.isnan(returns[m, j])
+            if not again:
+                numbers[row, PLAYED] += 1.0
+                numbers[row, WELFARE] += total
             numbers[row, GAMES] += 1.0
             numbers[row, REWARD] += returns[m, i]
             numbers[row, SQUARES] += returns[m, i] ** 2

@@ -47,11 +47,13 @@ class Match:
 
 
 GAMES, REWARD, RATING, UNCERTAINTY, MEETINGS, WINS, SQUARES, TEAM, TEAM_SQUARES = range(9)
+PLAYED, WELFARE = 9, 10
 """Columns of a member's numbers. Meetings and wins count all other members, including former ones;
 a draw is half a win. `REWARD` and `SQUARES` are sums of returns and of their squares; `TEAM` and
-`TEAM_SQUARES` are the same sums for the mean return of the member's team. Two more columns hold
-these sums for each episode metric that evolution uses."""
-FRESH = (0.0, 0.0, 25.0, 25.0 / 3.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+`TEAM_SQUARES` are the same sums for the mean return of the member's team. `PLAYED` counts its
+matches, and `WELFARE` sums the returns of all agents in them. Two more columns hold sums of an
+episode metric and of its squares, for each that evolution uses."""
+FRESH = (0.0, 0.0, 25.0, 25.0 / 3.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 """Numbers of a new member; rating and uncertainty start as in openskill."""
 
 

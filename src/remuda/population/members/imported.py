@@ -26,6 +26,7 @@ class Origin:
     policy: str
     learner_step: int
     epsilon: float
+    seats: Sequence[int] = ()  # that it may take if a team lists it; empty: those of `like`
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from remuda.population.ledger.records import (
     FRESH,
     GAMES,
     MEETINGS,
+    PLAYED,
     UNCERTAINTY,
     Member,
     Numbers,
@@ -320,7 +321,7 @@ class Table(Words):
         shared = self._shared
         found = fitting_all(state, {name: (shared[name], each) for name, each in ranges.items()})
         fitting(state, "identity", shared["identity"], names, (POLICY, PARENT))
-        fitting(state, "numbers", shared["numbers"], COUNT, (GAMES, UNCERTAINTY, MEETINGS))
+        fitting(state, "numbers", shared["numbers"], COUNT, (GAMES, UNCERTAINTY, MEETINGS, PLAYED))
         for i, policy in enumerate(self.policies):
             held = found["identity"][[i, *self.slots.copies_of(policy)], POLICY]
             fits = bool(((held == i) | (held == NO_POLICY)).all())

@@ -17,12 +17,13 @@ from remuda.analysis.payoffs.from_ledger import (
     Adjust,
     LedgerReader,
     read_payoffs,
-    shared_returns,
+    sharing,
 )
 from remuda.analysis.payoffs.game_from_file import read_matches
 from remuda.analysis.payoffs.game_from_ledger import SeatGroup, grouped_seats, read_game, won
 from remuda.analysis.payoffs.payoffs import Payoffs
 from remuda.analysis.payoffs.profile_sums import TooLargeError
+from remuda.analysis.payoffs.run_seats import RunSeats, group_numbers, one_role
 from remuda.analysis.payoffs.team_mates import with_team_mates
 from remuda.analysis.population_report import Analysis, analyse
 from remuda.analysis.roles_report import RolesAnalysis, analyse_roles
@@ -31,12 +32,9 @@ from remuda.errors import RunDirectoryError, UsageError
 from remuda.evaluation.tournaments.record import DESCRIPTION
 from remuda.evaluation.tournaments.until import missing_matches as missing_in_rounds
 from remuda.evaluation.tournaments.until import sides_between
-from remuda.population.ledger.ratings import sides_of
 from remuda.population.ledger.records import PolicyRef
-from remuda.population.roster import Roster
 from remuda.runs.run_directory import RunDirectory
 from remuda.system.checkpoint.opening import read_json
-from remuda.types import Array, Numbers
 from remuda.ui.reports.summary import find_runs
 
 MOST = 64  # maximum number of policies unless the user names them
@@ -63,6 +61,7 @@ class AnalysisSource:
     groups: tuple[SeatGroup, ...] = ()
     """Seats by role: several roles have different policies, and a single role has three
     interchangeable seats or more. Empty: a game of two interchangeable seats or teams."""
+    untrained: tuple[int, ...] = ()  # seats that no policy that learns may take
     shares: Mapping[str, float] = field(default_factory=dict)
     """The weight of the team's mean in a policy's returns; empty: each seat's own return counts."""
 
@@ -124,48 +123,9 @@ def _open(path: Path, label: str) -> AnalysisSource:
 
 def with_matches(source: AnalysisSource, run: RunDirectory) -> AnalysisSource:
     """Return the source of a run with its ledger, teams and roles."""
-    spec, config = run.spec(), run.read_config()
-    roster, sides = spec.roster, tuple(spec.sides)
-    return replace(
-        source,
-        ledger=run.ledger,
-        sides=sides,
-        rated=tuple(sides_of(roster.teams, len(spec.agents)).tolist()),
-        taken=tuple(config.seats_taken),
-        groups=_groups_of(roster, sides),
-        shares={name: config.policy_of(name).share_rewards for name in roster.policies}
-        if any(roster.teams)
-        else {},
-    )
-
-
-def _groups_of(roster: Roster, sides: Sequence[int]) -> tuple[SeatGroup, ...]:
-    """Group the seats by the policies that may take them.
-
-    Seats are not grouped if a policy may take seats of several groups, or if the same policies play
-    for several teams: then they are pooled.
-    """
-    members = (*roster.policies, *roster.scripted)
-    able = {
-        seat: frozenset(name for name in members if seat in roster.seats_of(name))
-        for seat in roster.dealt_seats
-    }
-    teams = ["" if seat in roster.taken else team for seat, team in enumerate(roster.teams)]
-    groups = grouped_seats(able, roster.agents, teams)
-    return groups if len(groups) != 1 else one_role(roster.dealt_seats, sides)
-
-
-def one_role(seats: Sequence[int], sides: Sequence[int]) -> tuple[SeatGroup, ...]:
-    """Return the role of interchangeable seats; empty: fewer than three seats, or teams."""
-    if len(seats) < 3 or len({sides[seat] for seat in seats}) < len(seats):
-        return ()
-    return (SeatGroup("players", tuple(seats)),)
-
-
-def _numbers(groups: Sequence[SeatGroup], sides: Sequence[int]) -> tuple[int, ...]:
-    """Return the number of each seat's group; -1: a scripted seat."""
-    numbers = {seat: number for number, group in enumerate(groups) for seat in group.seats}
-    return tuple(numbers.get(seat, -1) for seat in range(len(sides)))
+    spec = run.spec()
+    taken, seats = tuple(spec.config.seats_taken), RunSeats.of(spec)
+    return replace(source, ledger=run.ledger, taken=taken, **vars(seats))
 
 
 def _open_tournament(path: Path, label: str) -> AnalysisSource:
@@ -315,14 +275,17 @@ def _read_file(source: AnalysisSource) -> Population:
 def _read_ledger(
     source: AnalysisSource, ledger: Path, choice: Choice, most: int | None
 ) -> Population:
-    only = choice.only
+    only, reader = choice.only, LedgerReader.open(ledger)
+    opponents = reader.members_on(source.untrained)  # all that these seats have
 
     def keep(ref: PolicyRef) -> bool:
         if ref.is_scripted and (source.run is None or ref.policy in source.taken):
             return False  # the policy of a scripted seat
-        return str(ref) in only if only else choice.frozen or not ref.is_frozen
+        if only:
+            return str(ref) in only
+        return choice.frozen or not ref.is_frozen or ref in opponents
 
-    known = LedgerReader.open(ledger).policies
+    known = reader.policies
     for name in only:
         if name not in known and name.rpartition("@")[0] not in known:
             raise UsageError(
@@ -362,7 +325,7 @@ def _read_roles(
     most: int | None,
 ) -> Population:
     """Read the policies of several roles."""
-    shared, numbers = _shared(source, ledger), _numbers(source.groups, source.sides)
+    shared, numbers = _shared(source, ledger), group_numbers(source.groups, source.sides)
     adjust, sides = shared, numbers
     if choice.wins:
         # if there are opposing teams, a seat of the same team is no opponent, whatever its role
@@ -388,15 +351,7 @@ def _read_roles(
 
 def _shared(source: AnalysisSource, ledger: Path) -> Adjust:
     """Return what maps returns to those that the policies on the seats learn from."""
-    policies = LedgerReader.open(ledger).policies
-    shares = np.array([source.shares.get(name, 0.0) for name in policies])
-
-    def adjust(returns: Numbers, matches: Array) -> Numbers:
-        if not shares.any():
-            return returns
-        return shared_returns(returns, source.rated, shares[matches["policy"]])
-
-    return adjust
+    return sharing(LedgerReader.open(ledger).policies, source.rated, source.shares)
 
 
 def _wins(adjust: Adjust, sides: Sequence[int]) -> Adjust:

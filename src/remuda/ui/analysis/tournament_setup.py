@@ -132,7 +132,11 @@ def set_up(
             "no entrant is a policy of a run, so --game must name the game; "
             "policies of runs are RUN:policy"
         )
-    found = [each for word in words for each in entrants_of(word, played.opened)]
+    found, runs = list[RunEntrant](), list[SavedPolicies | None]()
+    for word in words:
+        found += (entrants := entrants_of(word, played.opened))
+        run = Reference.parse(word).run.resolve() if is_meant_of_run(word) else None
+        runs += [None if run is None else played.opened[run]] * len(entrants)
     for each in found:
         if isinstance(each.entrant, str):
             played.game.policy(each.entrant)  # raises an error before any match is played
@@ -143,18 +147,18 @@ def set_up(
     taken = {**played.scripted, **(scripted or {})}
     seats = {
         name: agents
-        for name, each in zip(names, found, strict=True)
-        if each.run and (agents := _seats_of(each, played.opened[Path(each.run)]))
+        for name, each, saved in zip(names, found, runs, strict=True)
+        if saved is not None and (agents := _seats_of(each, saved))
     }
     return Crossplay(played.game.name, played.options, named, sources, taken, played.notes, seats)
 
 
 def _seats_of(each: RunEntrant, saved: SavedPolicies) -> tuple[str, ...]:
-    """Return the agents whose seats a policy's run allows it; empty: all."""
-    roster = saved.spec.roster
-    if isinstance(each.entrant, str) or each.entrant.spec.name not in roster.seats:
-        return ()
-    return tuple(roster.agents[seat] for seat in roster.seats_of(each.entrant.spec.name))
+    """Return the agents whose seats a member's run allows it; empty: all."""
+    roster = saved.spec.roster.with_imported([each.origin for each in saved.spec.imported])
+    without_version = each.name.rpartition("@")[0]
+    name = each.name if each.name in roster.seats else without_version
+    return tuple(roster.agents[seat] for seat in sorted(roster.seats.get(name, ())))
 
 
 Key = tuple[str, int, str]  # policy, version and weights digest

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -42,8 +43,18 @@ STANDING: tuple[Column, ...] = (  # additional columns of a population
     ("wins", lambda p: percent(p.member.win_rate if p.member else None)),
     ("games", lambda p: f"{p.member.games:,}" if p.member else NOTHING),
 )
+WELFARE: Column = ("welfare", lambda p: number(p.member.welfare if p.member else None))
 LEARNED = ("updates", "version", "staleness", "replay ratio")  # empty for scripted policies
-LEFT_OUT = ("version", "episodes", "games", "staleness", "updates", "replay ratio", "wins")
+LEFT_OUT = (
+    "version",
+    "episodes",
+    "games",
+    "staleness",
+    "updates",
+    "replay ratio",
+    "welfare",
+    "wins",
+)
 """Columns that a narrow terminal leaves out, the least important first."""
 NAME = 24  # maximum characters shown of a policy's name
 
@@ -55,7 +66,19 @@ def columns_of(summary: RunSummary) -> tuple[Column, ...]:
     if not any(policy.member for policy in summary.policies):
         return (evaluated, *COLUMNS)
     others = [column for column in others if column[0] != "episodes"]
-    return (evaluated, in_training, *STANDING, *others)
+    welfare = (WELFARE,) if _welfare_differs(summary.policies) else ()
+    return (evaluated, in_training, *STANDING, *welfare, *others)
+
+
+def _welfare_differs(policies: Sequence[PolicySummary]) -> bool:
+    """Return whether the welfare says more than that it is constant, or the return of one agent."""
+    members = [each.member for each in policies if each.member]
+    known = [(m.welfare, m.mean_return) for m in members if m.welfare is not None]
+    if not known:
+        return False
+    own = np.array(known, np.float64)
+    scale = 1e-6 * max(float(np.abs(own).max()), 1e-30)
+    return float(np.ptp(own[:, 0])) > scale and float(np.abs(own[:, 0] - own[:, 1]).max()) > scale
 
 
 def cells_of(policy: PolicySummary, columns: tuple[Column, ...]) -> Iterator[str]:
@@ -111,9 +134,9 @@ def population_words(record: Record) -> str:
     fixed = [name for name, member in record.members.items() if not member.learns]
     scripted = sum("@" not in name for name in fixed)  # only frozen copies have versions
     frozen, live = record.num_frozen - scripted, record.num_live
-    copies = "1 frozen copy" if frozen == 1 else f"{frozen} frozen copies"
-    others = f", and {copies}" if frozen > 0 else ""
-    others += f", and {scripted} scripted" if scripted else ""
+    parts = ["1 frozen copy" if frozen == 1 else f"{frozen} frozen copies"] * (frozen > 0)
+    parts += [f"{scripted} scripted"] * (scripted > 0)
+    others = f", and {' and '.join(parts)}" if parts else ""
     policies = "1 policy" if live == 1 else f"{live} policies"
     return f"{record.matches:,} matches of {policies}{others}"
 

@@ -132,7 +132,7 @@ def _policies(status: dict[str, Any]) -> Table:
 
 def _members(status: dict[str, Any]) -> Table:
     parents = ["parent"] * any(m["learns"] and m["parent"] for m in status["members"].values())
-    columns = ("member", "rating", "wins", "games", "mean return", "total", *parents)
+    columns = ("member", "rating", "wins", "games", "mean return", "total", "welfare", *parents)
     table = open_table(*columns, texts=TEXTS)
     for name, member in sorted(status["members"].items(), key=lambda pair: -pair[1]["rating"]):
         table.add_row(
@@ -142,6 +142,7 @@ def _members(status: dict[str, Any]) -> Table:
             f"{member['games']:,}",
             number(member["mean_return"]),
             number(member["total_reward"]),
+            number(member.get("welfare")),
             *(Text(member[key] or "", "dim") for key in parents),
         )
     return table

@@ -28,7 +28,9 @@ export function make(main, id) {
       fill(main, h("h1", {}, `Population of ${id}`), notes, grid, h("section", { class: "card" }, h("h2", {}, "Members"), members));
       here.shown = true;
     }
-    fill(notes, data.none && h("p", { class: "note" }, data.none), data.mixture_none && h("p", { class: "quiet" }, `Equilibrium: ${data.mixture_none}`));
+    // of teams and of many seats, the run's own analysis has the equilibrium
+    const analysed = Object.values(run.status?.members ?? {}).some((each) => (each.nash ?? null) !== null);
+    fill(notes, data.none && h("p", { class: "note" }, data.none), data.mixture_none && !analysed && h("p", { class: "quiet" }, `Equilibrium: ${data.mixture_none}`));
     drawMembers(run, data);
     if (data.payoffs) {
       const { names, means, errors, matches } = data.payoffs;
@@ -46,9 +48,9 @@ export function make(main, id) {
     found.sort((one, other) => other[1].rating - one[1].rating);
     const mixture = new Map((data.payoffs?.names ?? []).map((name, i) => [name, data.mixture?.[i]]));
     fill(members, found.length
-      ? table(["member", ["rating", "num"], ["wins", "num"], ["seats", "num"], ["mean return", "num"], ["total reward", "num"], ["in the equilibrium", "num"], "parent"],
+      ? table(["member", ["rating", "num"], ["wins", "num"], ["seats", "num"], ["mean return", "num"], ["total reward", "num"], ["welfare", "num"], ["in the equilibrium", "num"], "parent"],
         found.slice(0, 300).map(([name, each]) => [each.learns ? h("b", {}, name) : name, `${number(each.rating, 3)} ± ${number(each.uncertainty, 2)}`,
-          percent(each.win_rate), number(each.games), number(each.mean_return), number(each.total_reward), percent(mixture.get(name)), each.parent ?? ""]), { label: "Members" })
+          percent(each.win_rate), number(each.games), number(each.mean_return), number(each.total_reward), number(each.welfare), percent(mixture.get(name) ?? each.nash), each.parent ?? ""]), { label: "Members" })
       : h("p", { class: "quiet" }, "Every policy of this run keeps its own seat, so there is no population."));
   }
 
