@@ -39,7 +39,7 @@ from recording import FIGURES, Results, commit_of_package, error_of, options_of
 from seeds import Run, finished
 
 import remuda
-from remuda.envs.games.bucket_brigade import owners_duty
+from remuda.envs.games.bucket_brigade_policies import owners_duty
 from remuda.envs.registry import make_env
 from remuda.envs.scripted import ScriptedPolicy, at_random, turns
 

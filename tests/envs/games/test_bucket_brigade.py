@@ -15,10 +15,12 @@ from remuda.envs.games.bucket_brigade import (
     SCENARIOS,
     BucketBrigade,
     Draws,
+    night,
+)
+from remuda.envs.games.bucket_brigade_policies import (
     always_rest,
     always_work,
     firefighter,
-    night,
     owners_duty,
 )
 from remuda.envs.registry import make_env

@@ -43,7 +43,6 @@ from remuda.envs.games.array_game import ArrayGame
 from remuda.envs.games.options import require_number, require_one_of, require_whole, whole_numbers
 from remuda.envs.games.randomness import seed_stream, uniform
 from remuda.envs.games.rendering import agent_colour, agent_sprite, paste, sprites
-from remuda.envs.vector_env import VectorEnv
 from remuda.system.checkpoint.fitting import COUNT, FINITE_64, SHARE, Range, Table, require
 from remuda.system.kernels import njit
 from remuda.types import Array, Bools, Floats, Integers, State, TurnResult
@@ -234,7 +233,7 @@ def make_rules(scenario: Scenario, num_agents: int) -> Rules:
     require_number("suppression_per_worker", scenario.suppression_per_worker, 0.0)
     if scenario.homes is not None and len(scenario.homes) < num_agents:
         raise ValueError(f"homes has {len(scenario.homes)} houses for {num_agents} agents")
-    distance = _distances(scenario, num_agents)
+    distance = distances(scenario, num_agents)
     return Rules(
         spread=float(scenario.prob_fire_spreads_to_neighbor),
         solo=float(scenario.prob_solo_agent_extinguishes_fire),
@@ -253,7 +252,7 @@ def make_rules(scenario: Scenario, num_agents: int) -> Rules:
     )
 
 
-def _distances(scenario: Scenario, num_agents: int) -> Integers:
+def distances(scenario: Scenario, num_agents: int) -> Integers:
     """Return the distances between agents' homes and houses: [num_agents, num_houses]."""
     houses = scenario.num_houses
     homes = np.array(scenario.homes or range(num_agents))[:num_agents] % houses
@@ -447,61 +446,6 @@ def _observe(shared: Floats, agent: int, out: Array) -> None:
             out[env, i] = shared[env, i]
         for i in range(common, size):
             out[env, i] = i == common + agent
-
-
-def owners_duty(
-    env: VectorEnv,
-    agent: int,
-    observations: Array,
-    rng: np.random.Generator,  # noqa: ARG001
-) -> Integers:
-    """A reference policy: work at the lowest-numbered own house that burns, otherwise rest."""
-    assert isinstance(env, BucketBrigade)
-    own = np.arange(agent, env.scenario.num_houses, env.num_agents)
-    burning = observations[:, own] == BURNING
-    actions = np.zeros((len(observations), 3), np.int64)
-    if own.size:
-        actions[:, HOUSE] = own[burning.argmax(1)]
-        actions[:, WORK] = burning.any(1)
-    return actions
-
-
-def firefighter(
-    env: VectorEnv,
-    agent: int,
-    observations: Array,
-    rng: np.random.Generator,  # noqa: ARG001
-) -> Integers:
-    """A reference policy: work at the burning house nearest to home; rest if nothing burns."""
-    assert isinstance(env, BucketBrigade)
-    nearest = np.argsort(_distances(env.scenario, env.num_agents)[agent], kind="stable")
-    burning = observations[:, nearest] == BURNING
-    actions = np.zeros((len(observations), 3), np.int64)
-    actions[:, HOUSE] = nearest[burning.argmax(1)]
-    actions[:, WORK] = burning.any(1)
-    return actions
-
-
-def always_work(
-    env: VectorEnv, agent: int, observations: Array, rng: np.random.Generator
-) -> Integers:
-    """A reference policy: work as `firefighter` does, and at home if nothing burns."""
-    actions = firefighter(env, agent, observations, rng)
-    actions[:, WORK] = 1
-    return actions
-
-
-def always_rest(
-    env: VectorEnv,
-    agent: int,
-    observations: Array,
-    rng: np.random.Generator,  # noqa: ARG001
-) -> Integers:
-    """A reference policy, the free rider: rest at home every night."""
-    assert isinstance(env, BucketBrigade)
-    actions = np.zeros((len(observations), 3), np.int64)
-    actions[:, HOUSE] = _distances(env.scenario, env.num_agents)[agent].argmin()
-    return actions
 
 
 SIDE = 272  # pixels of an image
