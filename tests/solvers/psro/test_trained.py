@@ -109,7 +109,7 @@ def loop_of(tmp_path, pairs, solver="nash"):
         found = trained.TrainedLoop(setup, None, record, PlainView(), None, lambda: False)
     for pair, earned in pairs.items():
         own = np.array(earned)
-        sums = [len(own), own.sum(), -own.sum(), (own**2).sum(), (own**2).sum()]
+        sums = [*[len(own)] * 2, own.sum(), -own.sum(), (own**2).sum(), (own**2).sum()]
         found.sums.add(pair, sums)
     found.policies = [[("x", "random")] * (1 + max(at)) for at in zip(*pairs, strict=True)]
     return found
