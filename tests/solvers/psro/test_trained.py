@@ -234,7 +234,7 @@ def test_lines_that_do_not_follow_from_those_before_are_refused(tmp_path, rounds
 def test_what_cannot_be_is_told_before_anything_is_written(tmp_path):
     place = tmp_path / "none"
     for setup, kind in (
-        (setup_of("cleanup", {}), UsageError),
+        (changed(setup_of("cleanup", {}), meta_solver="max-entropy-nash"), UsageError),
         (changed(setup_of(), meta_solver="nsh"), UsageError),
     ):
         with refuses(kind) as raised:

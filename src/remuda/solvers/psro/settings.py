@@ -35,8 +35,8 @@ class PsroSettings(ResponseSettings):
     """A run whose policies the sets begin with, instead of random play: with `symmetric` all of
     them in one set, otherwise each in the set of its seat."""
     warm: NonNegativeInt = 0
-    """So many of the candidates begin with the weights of the policy of their role that is played
-    most often, and not with random ones. Their networks must be equal."""
+    """Number of candidates that begin with the weights of the policy that their role plays most
+    often, instead of random weights. The networks must be equal."""
     iterations: NonNegativeInt = 20
     """Maximum number of iterations, not counting the initial random policies. With `resume`, the
     default is the previous maximum."""
@@ -51,8 +51,8 @@ class PsroSettings(ResponseSettings):
     candidates: PositiveInt = 2
     """Best responses trained for each role, as one stack; the best one is used."""
     matches: int = Field(2000, ge=2)
-    """Matches per new line-up of two players' policies. With more players the new line-ups share
-    as many. Line-ups that matter for the mixtures play more."""
+    """Matches per new line-up of two players' policies. With more players the new line-ups of a
+    policy share as many. Line-ups that matter for the mixtures play more."""
     trials: int = Field(2000, ge=2)
     """Matches per candidate, to choose the best."""
 
