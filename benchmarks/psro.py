@@ -5,6 +5,7 @@
     python benchmarks/psro.py ppo --seeds 5    NashConv <= 0.02, 10 policies, 5 minutes, each seed
     python benchmarks/psro.py leduc            Leduc: exploitability <= 0.4 in an hour (--minutes)
     python benchmarks/psro.py stack            seconds of a policy: one stack, or one after another
+    python benchmarks/psro.py brigade          four agents: gains <= 2% of the reward in 30 minutes
 
 `three` plays Kuhn poker for three players with exact oracles. Each seed draws other deterministic
 first policies. OpenSpiel's JPSRO runs beside it, with its maximum-Gini coarse correlated
@@ -38,6 +39,7 @@ from typing import Any
 
 import numpy as np
 from peers import PROGRAMS, peers_python
+from psro_brigade import SCENARIOS, brigade
 from recording import Results, options_of
 
 from remuda.envs.description import EnvSpec
@@ -76,6 +78,7 @@ TRAINED: dict[str, Any] = {
 }
 """How oracles are trained, but for the seed: in this process, whose start costs nothing."""
 LEDUC_BAR, MINUTES, ITERATIONS = 0.4, 60.0, 1000
+BRIGADE_MINUTES = 30.0
 LEDUC: dict[str, Any] = {
     "schedule": "sequential",
     "seconds": None,
@@ -336,11 +339,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=("exact", "three", "ppo", "leduc", "stack"))
+    parser.add_argument("what", choices=("exact", "three", "ppo", "leduc", "stack", "brigade"))
     parser.add_argument("--seeds", type=int, help="of ppo (5) and three (3): so many")
     parser.add_argument("--peers", help="of three: the interpreter with OpenSpiel's JPSRO")
     parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--minutes", type=float, default=MINUTES, help="of leduc: so long at most")
+    parser.add_argument(
+        "--minutes", type=float, help="so long at most: of leduc (60), brigade (30)"
+    )
+    parser.add_argument("--scenario", choices=SCENARIOS, help="of brigade: this one only")
     parser.add_argument("--candidates", type=int, default=4, help="of stack: of each player")
     parser.add_argument("--rounds", type=int, default=3, help="of stack: each way so often")
     parser.add_argument("--schedule", default="sequential", help="of stack")
@@ -354,7 +360,15 @@ def main() -> None:
     elif options.what == "three":
         three(results, options.seeds or THREE_SEEDS, options.peers, options.peer_seconds)
     elif options.what == "leduc":
-        leduc(results, options.minutes, options.first_seed)
+        leduc(results, options.minutes or MINUTES, options.first_seed)
+    elif options.what == "brigade":
+        *first, last = (options.scenario,) if options.scenario else SCENARIOS
+        for scenario in first:
+            each = Results(f"psro.{scenario}")
+            brigade(each, scenario, options.minutes or BRIGADE_MINUTES, options.first_seed)
+            each.finish(options)
+        results.name = f"psro.{last}"
+        brigade(results, last, options.minutes or BRIGADE_MINUTES, options.first_seed)
     elif options.what == "stack":
         stack(results, options.candidates, options.rounds, options.schedule)
     else:

@@ -27,7 +27,7 @@ from remuda.runs.saved_weights import load_run
 from remuda.solvers.exploit.bounds import error_of_sum, mean_of
 from remuda.solvers.exploit.matches import Lineup, play_lineups
 from remuda.solvers.exploit.target import make_target
-from remuda.solvers.psro.matches import play_line_ups
+from remuda.solvers.psro.matches import LineUpSums, play_line_ups
 from remuda.ui.cli.main import run
 from remuda.ui.play.playing import episode
 from remuda.ui.plots.recording import write_histories
@@ -92,12 +92,17 @@ def test_a_lineup_has_no_return_where_a_seat_took_no_part():
     assert error_of_sum(found, [0, 1, 2]) == 0.0
 
 
-def test_a_double_oracle_solves_matches_in_which_both_players_took_part():
+def test_a_double_oracle_takes_each_seat_s_mean_over_the_matches_in_which_it_acted():
     line_up = {(0, 0): ("random", "random")}
     (found,) = play_line_ups(EnvSpec.of(TWO, {}), line_up, [40], 3)
-    count, *sums = found["sums"]
-    assert 10 <= count <= 30
-    assert sums == [4.0 * count, 10.0 * count, 16.0 * count, 100.0 * count]
+    count, guests, *sums = found["sums"]
+    assert count == 40
+    assert 10 <= guests <= 30
+    assert sums == [4.0 * count, 10.0 * guests, 16.0 * count, 100.0 * guests]
+    known = LineUpSums(2)
+    known.add((0, 0), found["sums"])
+    assert known.payoffs((1, 1)).ravel().tolist() == [4.0, 10.0]
+    assert known.matches((1, 1)) == guests
     with refuses(UsageError):
         play_line_ups(EnvSpec.of("absent_agents:never_together", {}), line_up, [8], 3)
 

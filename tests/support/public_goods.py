@@ -1,5 +1,7 @@
 """A public-goods game of three players, whose equilibria one finds by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
@@ -76,6 +78,21 @@ class Unlike(PublicGoods):
 
     def act(self, agent, actions):
         super().act(agent, np.where(actions == GIVE, GIVE, KEEP))
+
+
+class PartlyMasked(PublicGoods):
+    """The same, but that the third player has an action mask."""
+
+    def __init__(self, num_envs=1):
+        super().__init__(num_envs)
+        *free, third = self.agents
+        self.agents = *free, replace(third, masked=True)
+
+    def options(self):
+        return {}
+
+    def mask(self, agent, out):
+        out[...] = True
 
 
 def gives(env, agent, observations, random):

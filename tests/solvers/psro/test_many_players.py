@@ -184,6 +184,8 @@ def test_players_who_are_not_alike_cannot_share_policies():
     settings = trained_settings(symmetric=True)
     with refuses(ConfigError):
         run_trained(Setup("public_goods:Unlike", {}, settings), None, PlainView())
+    with refuses(ConfigError, "agent_2", "mask"):
+        run_trained(Setup("public_goods:PartlyMasked", {}, settings), None, PlainView())
     with refuses(UsageError):
         solve("max-entropy-cce", np.full((3, 1, 1, 1), np.nan))
 

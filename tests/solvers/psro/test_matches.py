@@ -9,6 +9,7 @@ from remuda.solvers.psro.matches import (
     LineUpSums,
     first_matches,
     gains_of,
+    level_out,
     play_line_ups,
     share_out,
 )
@@ -22,8 +23,8 @@ def test_line_ups_are_played_with_each_policy_on_its_seat():
     line_ups = {(0, 2): (rock, rock), (3, 2): (paper, rock)}
     found = play_line_ups(EnvSpec.of(GAME, {}), line_ups, [20, 10], 7)
     assert [each["line_up"] for each in found] == [[0, 2], [3, 2]]
-    assert found[0]["sums"] == [20.0, 0.0, 0.0, 0.0, 0.0]
-    assert found[1]["sums"] == [10.0, 10.0, -10.0, 10.0, 10.0]
+    assert found[0]["sums"] == [20.0, 20.0, 0.0, 0.0, 0.0, 0.0]
+    assert found[1]["sums"] == [10.0, 10.0, 10.0, -10.0, 10.0, 10.0]
 
 
 def test_seats_of_a_symmetric_game_are_dealt_and_returns_follow_their_policies():
@@ -33,7 +34,7 @@ def test_seats_of_a_symmetric_game_are_dealt_and_returns_follow_their_policies()
     line_ups = {(0, 1): (heads, tails), (0, 0): (heads, heads)}
     found = play_line_ups(EnvSpec.of(game, {}), line_ups, [400, 400], 7, symmetric=True)
     for each in found:
-        count, first, second, *_ = each["sums"]
+        count, _, first, second, *_ = each["sums"]
         assert count == 400
         assert first == -second
         assert abs(first) < 100  # each policy sits in both seats
@@ -41,7 +42,7 @@ def test_seats_of_a_symmetric_game_are_dealt_and_returns_follow_their_policies()
 
 def test_a_line_up_of_a_symmetric_game_counts_for_all_of_its_orders():
     sums = LineUpSums(3, symmetric=True)
-    sums.add((0, 0, 1), [2, 4.0, 8.0, 20.0, 8.0, 32.0, 200.0])
+    sums.add((0, 0, 1), [2, 2, 2, 4.0, 8.0, 20.0, 8.0, 32.0, 200.0])
     found = sums.payoffs((2, 2, 2))
     for line_up in ((0, 0, 1), (0, 1, 0), (1, 0, 0)):
         # Both seats of policy 0 have its mean: (4 + 8) / 2 / 2.
@@ -55,7 +56,7 @@ def test_sums_of_several_rounds_are_one_mean():
     sums = LineUpSums(2)
     returns = np.array([[1.0, -1.0], [3.0, -2.0], [2.0, 0.0], [-1.0, 4.0]])
     for part in (returns[:1], returns[1:]):
-        sums.add((0, 1), [len(part), *part.sum(0), *(part**2).sum(0)])
+        sums.add((0, 1), [*[len(part)] * 2, *part.sum(0), *(part**2).sum(0)])
     counts = (1, 2)
     assert sums.payoffs(counts)[:, 0, 1] == pytest.approx(returns.mean(0))
     assert np.isnan(sums.payoffs(counts)[:, 0, 0]).all()
@@ -73,7 +74,8 @@ def test_a_few_matches_that_ended_alike_are_no_certainty():
         ((1, 1), [1.0] * 1000),
     ):
         own = np.array(returns)
-        sums.add(pair, [len(own), own.sum(), -own.sum(), (own**2).sum(), (own**2).sum()])
+        squares = (own**2).sum()
+        sums.add(pair, [*[len(own)] * 2, own.sum(), -own.sum(), squares, squares])
     errors = sums.errors((2, 2))
     assert errors.shape == (2, 2, 2)
     assert np.isnan(errors[:, 1, 0]).all()
@@ -87,7 +89,7 @@ def test_a_few_matches_that_ended_alike_are_no_certainty():
 def test_matches_are_as_those_that_play_say():
     drawn = mixed([0.5, 0.3, 0.2])
     found = play_line_ups(EnvSpec.of(GAME, {}), {(0, 0): (drawn, always(1, GAME))}, [4000], 1)
-    count, earned, *_ = found[0]["sums"]
+    count, _, earned, *_ = found[0]["sums"]
     assert count == 4000
     # Against paper: rock loses, paper draws, scissors win.
     assert earned / count == pytest.approx(0.2 - 0.5, abs=5 * np.sqrt(0.7 / 4000))
@@ -97,7 +99,7 @@ def sums_of(deviations):
     """Line-ups of two players, each with 100 matches of such a standard deviation [n, m]."""
     sums = LineUpSums(2)
     for line_up, size in np.ndenumerate(deviations):
-        sums.add(line_up, [100, 0.0, 0.0, 100 * size**2, 100 * size**2])
+        sums.add(line_up, [100, 100, 0.0, 0.0, 100 * size**2, 100 * size**2])
     return sums
 
 
@@ -130,7 +132,7 @@ def sampled_gains(seats, old, joint, gap, symmetric, repeats, rng, matches=60):
         counts = [old + 1] * seats
         for line_up in sums.line_ups(counts):
             earned = rng.normal(0.0, 1.0, (matches, seats))
-            sums.add(line_up, [matches, *earned.sum(0), *(earned**2).sum(0)])
+            sums.add(line_up, [*[matches] * seats, *earned.sum(0), *(earned**2).sum(0)])
         yield gains_of(sums, counts, strategy)
 
 
@@ -147,3 +149,27 @@ def test_gains_of_policies_that_gain_nothing_are_within_their_margin(seats, old,
     assert sum((gains - margins > 0.0).any() for gains, margins, _ in found) <= 9 * roles
     each = [gains.sum() * (seats // roles) - margin for gains, _, margin in found]
     assert sum(excess > 0.0 for excess in each) <= 9
+
+
+def test_line_ups_have_the_same_luck():
+    """Red before: the same policies under other names earned something else by chance."""
+    line_ups = {(0, 0): ("random", "random"), (1, 1): ("random", "random")}
+    env = EnvSpec.of("kuhn_poker", {})
+    first, second = play_line_ups(env, line_ups, [60, 60], 7)
+    assert first["sums"] == second["sums"]
+    begun, rest = play_line_ups(env, line_ups, [20, 40], 7, before=[0, 20])
+    assert np.add(begun["sums"], rest["sums"]).tolist() == first["sums"]
+    (other,) = play_line_ups(env, {(0, 0): ("random", "random")}, [60], 8)
+    assert other["sums"] != first["sums"]
+
+
+def test_a_line_up_and_its_deviations_are_played_equally_often():
+    sums = LineUpSums(3)
+    for line_up in sums.line_ups((2, 2, 2)):
+        matches = 90 if line_up == (0, 0, 0) else 30
+        sums.add(line_up, [matches] * 3 + [0.0] * 6)
+    pure = MetaStrategy.independent([np.array([1.0, 0.0])] * 3, 3)
+    deviations = [(0, 0, 1), (0, 1, 0), (1, 0, 0)]
+    assert level_out(pure, sums, (2, 2, 2), 1000) == dict.fromkeys(deviations, 60)
+    assert level_out(pure, sums, (2, 2, 2), 90) == dict.fromkeys(deviations, 30)
+    assert not level_out(pure, sums, (2, 2, 2), 2)

@@ -5,10 +5,13 @@ import pytest
 
 from refusals import refuses
 from remuda.analysis.equilibria.regret import regret
+from remuda.analysis.payoffs.empirical_game import EmpiricalGame
 from remuda.errors import UsageError
 from remuda.solvers.psro import meta_solvers
 from remuda.solvers.psro.meta_solvers import NAMES, check_players, solve, to_beat
+from remuda.solvers.psro.meta_strategy import payoffs_against
 from remuda.solvers.psro.replicator import replicate
+from role_games import shapley
 
 ROCK = np.array([[0.0, -1.0, 2.0], [1.0, 0.0, -1.0], [-2.0, 1.0, 0.0]])
 """Rock, paper and scissors in which rock's win counts twice: (1, 2, 1) / 4."""
@@ -77,13 +80,53 @@ def test_alpha_rank_gives_all_mass_to_what_dominates():
 
 def test_three_players_are_for_those_solvers_that_know_them():
     payoffs = np.random.default_rng(0).normal(size=(3, 2, 3, 2))
-    for name in ("uniform", "alpha-rank", "projected-replicator"):
+    for name in ("nash", "uniform", "alpha-rank", "projected-replicator"):
         assert [len(m) for m in solve(name, payoffs).mixtures] == [2, 3, 2]
-    for name in ("nash", "max-entropy-nash", "rectified-nash"):
+    for name in ("max-entropy-nash", "rectified-nash"):
         with refuses(UsageError):
             check_players(name, 3)
         with refuses(UsageError):
             solve(name, payoffs)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_nash_of_three_players_has_no_regret(seed):
+    payoffs = np.random.default_rng(seed).normal(size=(3, 2, 3, 2))
+    assert regret(payoffs, solve("nash", payoffs).mixtures).max() < 1e-7
+
+
+def test_of_pure_equilibria_that_with_the_largest_welfare_is_taken():
+    """Three players who are paid only if they choose alike; the later choices pay more."""
+    payoffs = np.zeros((3, 12, 12, 12))
+    for choice in range(12):
+        payoffs[:, choice, choice, choice] = 1.0 + choice
+    assert [m.argmax() for m in solve("nash", payoffs).mixtures] == [11, 11, 11]
+
+
+def test_three_players_without_a_pure_equilibrium_mix():
+    payoffs = shapley().tensor()
+    for mixture in solve("nash", payoffs).mixtures:
+        assert mixture == pytest.approx([1 / 3] * 3, abs=1e-6)
+
+
+def test_a_search_among_many_policies_is_bounded(monkeypatch):
+    """Red before: each of 20 starts was tried, however many policies there were."""
+    evaluated, evaluate = 0, EmpiricalGame.deviation_payoffs
+
+    def counted(self, mixtures):
+        nonlocal evaluated
+        evaluated += 1
+        return evaluate(self, mixtures)
+
+    monkeypatch.setattr(EmpiricalGame, "deviation_payoffs", counted)
+    noise = np.random.default_rng(0).normal(size=(12, 12, 12))
+    noise = (noise + noise.transpose(0, 2, 1)) / 2.0  # the order of the others changes nothing
+    payoffs = np.stack([noise, noise.transpose(1, 0, 2), noise.transpose(1, 2, 0)])
+    solve("nash", payoffs, symmetric=True)
+    whole, evaluated = evaluated, 0
+    monkeypatch.setattr(meta_solvers, "SEARCHED", 0)
+    solve("nash", payoffs, symmetric=True)
+    assert evaluated < whole / 2
 
 
 def slowly(payoffs, iterations, step, floor):
@@ -157,15 +200,18 @@ def test_what_a_response_has_to_beat():
     """What rock beats or draws with it earns 1 from; the mixture, which is worth 0, earns less."""
     payoffs = zero_sum(ROCK)
     found = solve("rectified-nash", payoffs)
-    against = to_beat("rectified-nash", payoffs, found, found.targets[0])
-    assert against == pytest.approx(1.0)
+    target = found.targets[0]
+    beaten = to_beat("rectified-nash", payoffs, found, target)
+    assert payoffs_against(payoffs, target) @ beaten == pytest.approx(1.0)
     for name in ("nash", "max-entropy-nash"):
         found = solve(name, payoffs)
         for target in found.targets:
-            assert to_beat(name, payoffs, found, target) == pytest.approx(0.0, abs=1e-9)
+            beaten = to_beat(name, payoffs, found, target)
+            assert sorted(beaten) == [0.0, 0.0, 1.0]
+            assert payoffs_against(payoffs, target) @ beaten == pytest.approx(0.0, abs=1e-9)
     found = solve("uniform", payoffs)
-    earned = [to_beat("uniform", payoffs + 0.5, found, each) for each in found.targets]
-    assert earned == pytest.approx([payoffs[0].mean() + 0.5, payoffs[1].mean() + 0.5])
+    for target in found.targets:
+        assert to_beat("uniform", payoffs, found, target) == pytest.approx([1 / 3] * 3)
 
 
 def test_an_unknown_meta_solver_is_one_clear_line():

@@ -14,7 +14,7 @@ from remuda.population.ledger.ratings import sides_by_agent
 from remuda.solvers.exploit.game import AgainstTargets
 from remuda.solvers.exploit.matches import Lineup, play_lineups
 from remuda.solvers.exploit.target import Target, make_target
-from remuda.solvers.psro.oracles import config_of, seated_target
+from remuda.solvers.psro.oracles import choose, config_of, seated_target
 from remuda.solvers.psro.settings import PsroSettings
 from support import play_episodes
 
@@ -173,3 +173,13 @@ def test_a_file_keeps_each_policy_once(tmp_path):
     assert seconds[0] is not seconds[2]
     for was, now in zip(found.target.players, again.players, strict=True):
         assert was[2].snapshot.weights.tolist() == now[2].snapshot.weights.tolist()
+
+
+def test_a_candidate_is_compared_with_what_the_role_plays_in_the_same_matches(tmp_path):
+    """Red before: random play seemed better than itself by luck, in other matches."""
+    env, random = EnvSpec.of("kuhn_poker", {}), [[("random", "random")]] * 2
+    target = seated_target(env, 0, random, np.ones(1), tmp_path / "t")
+    settings = PsroSettings(oracle="scripted", scripted=("random",), trials=50)
+    ((policy, more),) = choose([target], {}, [["random"]], [[("random", 1.0)]], settings, [7])
+    assert policy == "random"
+    assert more == 0.0

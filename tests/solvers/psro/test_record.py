@@ -18,9 +18,13 @@ def test_lines_come_back_as_they_were(tmp_path):
     with begin(tmp_path / "new", {"game": "kuhn_poker"}) as record:
         record.append(line)
         record.append({"last": 1})
-    assert read(tmp_path / "new") == [{"psro": 5, "game": "kuhn_poker"}, line, {"last": 1}]
+    assert read(tmp_path / "new") == [
+        {"psro": records.VERSION, "game": "kuhn_poker"},
+        line,
+        {"last": 1},
+    ]
     with go_on(tmp_path / "new") as record:
-        assert record.description == {"psro": 5, "game": "kuhn_poker"}
+        assert record.description == {"psro": records.VERSION, "game": "kuhn_poker"}
         record.append({"more": 2})
     assert read(tmp_path / "new")[1:] == [line, {"last": 1}, {"more": 2}]
 

@@ -11,6 +11,7 @@ import remuda
 from refusals import refuses
 from remuda.analysis.trees.exploitability import nash_conv
 from remuda.errors import RunDirectoryError, UsageError
+from remuda.solvers.psro import rounds as playing
 from remuda.solvers.psro import trained
 from remuda.solvers.psro.checks import check_setup
 from remuda.solvers.psro.games import tree_of
@@ -109,7 +110,7 @@ def loop_of(tmp_path, pairs, solver="nash"):
         found = trained.TrainedLoop(setup, None, record, PlainView(), None, lambda: False)
     for pair, earned in pairs.items():
         own = np.array(earned)
-        sums = [len(own), own.sum(), -own.sum(), (own**2).sum(), (own**2).sum()]
+        sums = [*[len(own)] * 2, own.sum(), -own.sum(), (own**2).sum(), (own**2).sum()]
         found.sums.add(pair, sums)
     found.policies = [[("x", "random")] * (1 + max(at)) for at in zip(*pairs, strict=True)]
     return found
@@ -168,7 +169,7 @@ def test_who_was_killed_goes_on_without_playing_anything_twice(tmp_path, monkeyp
     known = read(place)[1:]
     assert len(known) == when - 1
     trainings, played = [], []
-    train, play = trained.train_exploiters, trained.play_line_ups
+    train, play = trained.train_exploiters, playing.play_line_ups
     monkeypatch.setattr(
         trained, "train_exploiters", lambda *all_of: trainings.append(1) or train(*all_of)
     )
@@ -177,7 +178,7 @@ def test_who_was_killed_goes_on_without_playing_anything_twice(tmp_path, monkeyp
         played.extend(line_ups)
         return play(env, line_ups, *others)
 
-    monkeypatch.setattr(trained, "play_line_ups", counted)
+    monkeypatch.setattr(playing, "play_line_ups", counted)
     found = run(setup, place, 2, resume=True)
     assert plain(found) == plain(whole)
     assert len(trainings) == 2 - sum("responses" in line for line in known)
@@ -234,7 +235,7 @@ def test_lines_that_do_not_follow_from_those_before_are_refused(tmp_path, rounds
 def test_what_cannot_be_is_told_before_anything_is_written(tmp_path):
     place = tmp_path / "none"
     for setup, kind in (
-        (setup_of("cleanup", {}), UsageError),
+        (changed(setup_of("cleanup", {}), meta_solver="max-entropy-nash"), UsageError),
         (changed(setup_of(), meta_solver="nsh"), UsageError),
     ):
         with refuses(kind) as raised:

@@ -67,6 +67,11 @@ def solve(
     return Solution(best, game.values(best), game.regret(best), note)
 
 
+def evaluations(game: EmpiricalGame) -> int:
+    """Return how often payoffs are evaluated at most from one start of the dynamics."""
+    return STEPS + 3 * EVALUATIONS * (game.num_strategies + 1)
+
+
 def _starts(game: EmpiricalGame, rng: np.random.Generator, count: int) -> Iterator[Mixtures]:
     sizes = [len(role.strategies) for role in game.roles]
     yield tuple(np.full(size, 1.0 / size) for size in sizes)

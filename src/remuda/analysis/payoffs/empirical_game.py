@@ -138,29 +138,28 @@ class EmpiricalGame:
     def chances(self, mixtures: Sequence[npt.ArrayLike]) -> Numbers:
         """Return the probability of each profile if a seat plays s and the others mix: [P, S]."""
         mixture = self._joined(mixtures)
-        # the other seats of each role have a multinomial distribution
-        with np.errstate(divide="ignore", invalid="ignore"):
-            powers = self._others * np.log(mixture)  # [P, S, S]
-            logs = np.where(self._others > 0, powers, 0.0).sum(-1) + self._log_orders
-        found: Numbers = np.where(self.profiles > 0, np.exp(logs), 0.0)
-        return found
-
-    @cached_property
-    def _others(self) -> Integers:
-        """[P, S, S] the seats of each strategy besides one seat of strategy s."""
-        found: Integers = self.profiles[:, None] - np.eye(self.num_strategies, dtype=np.int64)
-        return found
+        # The other seats of each role have a multinomial distribution. Of all seats' probability,
+        # the seat of s is left out; if s has the probability 0, it must be the only such seat.
+        is_played = mixture > 0.0
+        logs = np.log(np.where(is_played, mixture, 1.0))
+        unlikely = self.profiles @ ~is_played
+        possible = (self.profiles > 0) & (unlikely[:, None] == ~is_played)
+        found = (self.profiles @ logs)[:, None] - logs + self._log_orders
+        return np.exp(np.where(possible, found, -np.inf))
 
     @cached_property
     def _log_orders(self) -> Numbers:
-        """[P, S] the logarithm of the orders in which the other seats may be dealt."""
+        """[P, S] the logarithm of the orders in which the other seats may be dealt.
+
+        These are the orders of all seats, but for the seat of s among those of its strategy.
+        """
         from scipy.special import gammaln  # imported here: every run imports this file
 
-        total = np.zeros(self.profiles.shape)
-        others = np.maximum(self._others, 0)
-        for columns in self.columns:
-            total += gammaln(others[:, :, columns].sum(-1) + 1)
-            total -= gammaln(others[:, :, columns] + 1).sum(-1)
+        total = np.log(np.maximum(self.profiles, 1))
+        total -= gammaln(self.profiles + 1).sum(1)[:, None]
+        total += sum(gammaln(role.seats + 1) for role in self.roles)
+        for role, columns in zip(self.roles, self.columns, strict=True):
+            total[:, columns] -= np.log(role.seats)
         return total
 
     def values(self, mixtures: Sequence[npt.ArrayLike]) -> Numbers:

@@ -98,6 +98,10 @@ class Schedule:
     def num_matches(self) -> int:
         return self.episodes * len(self.seatings)
 
+    def draws_of(self, numbers: Integers) -> Integers:
+        """Return the numbers from which matches draw [M]; equal ones have equal random numbers."""
+        return numbers
+
     def may_sit(self, seat: int) -> list[int]:
         """Return the indices of the policies that play a seat in some match, sorted."""
         found = np.unique(self._members[:, seat])

@@ -50,8 +50,9 @@ class TournamentSeats(StreamSeats):
     Guarantees:
 
     1. Every match of the list is started once, and stored when it ends, however long it takes.
-    2. All random draws in a match follow from the seed and the match number, whichever copy
-       plays it, except those of user-made scripted policies and games.
+    2. All random draws in a match follow from the seed and the match number, or what the schedule
+       draws from instead, whichever copy plays it, except those of user-made scripted policies and
+       games.
     3. After `end_dealing` no match is started, and matches in progress are finished. So the choice
        of matches does not depend on their results.
     """
@@ -148,7 +149,8 @@ class TournamentSeats(StreamSeats):
         self.numbers[dealt], self.numbers[idle] = numbers, -1
         if count:
             self.seated[dealt] = self._schedule.players_of(numbers)
-        self._matches[copies] = derive(self._seed, self.numbers[copies])
+        draws = self._schedule.draws_of(self.numbers[copies])
+        self._matches[copies] = derive(self._seed, draws)
         for agent, streams in enumerate(self._streams(copies)):
             self._keys[streams] = derive(self._matches[copies], np.full(len(copies), agent))
 

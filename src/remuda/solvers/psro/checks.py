@@ -10,10 +10,13 @@ from remuda.analysis.trees.trees import OVER
 from remuda.envs.description import EnvSpec
 from remuda.envs.registry import RANDOM, find_game
 from remuda.errors import ConfigError
+from remuda.evaluation.tournaments.entrants import Entrant, check_fits
 from remuda.policies.spec import PolicySpec
 from remuda.population.run_spec import RunSpec
+from remuda.runs.run_directory import RunDirectory
 from remuda.solvers.exploit.game import name_of
 from remuda.solvers.exploit.matches import Lineup, play_lineups
+from remuda.solvers.exploit.parse_target import of_run
 from remuda.solvers.exploit.target import Target
 from remuda.solvers.psro.games import check_played
 from remuda.solvers.psro.iterations import Setup
@@ -21,6 +24,7 @@ from remuda.solvers.psro.meta_solvers import ZERO_SUM, check_players, check_zero
 from remuda.solvers.psro.oracles import SeatedTarget, config_of
 from remuda.solvers.psro.populations import check_symmetric
 from remuda.solvers.psro.settings import SCRIPTED
+from remuda.training.saved.policies import SavedPolicies
 from remuda.types import Numbers
 
 TOLERANCE = 1e-4  # allowed spread of a constant sum, as a share of the payoffs' range
@@ -34,7 +38,7 @@ def check_setup(setup: Setup) -> WalkedGame | None:
     seats, meta_solver = len(env.agents), settings.meta_solver
     if seats < 2:
         raise ConfigError(f"{setup.game} has one agent, and a double oracle needs two")
-    check_players(meta_solver, seats, settings.symmetric)
+    check_players(meta_solver, seats)
     if settings.symmetric:
         _check_alike(env)
     for name in settings.scripted:
@@ -64,6 +68,31 @@ def _check_alike(env: EnvSpec) -> None:
                     f"symmetric: {first.name} and {agent.name} of {env.game} have unlike "
                     f"{what}s ({usual} and {own}), so they cannot share policies; leave it out"
                 )
+        if agent.masked != first.masked:
+            masked, free = (agent, first) if agent.masked else (first, agent)
+            raise ConfigError(
+                f"symmetric: {masked.name} of {env.game} has an action mask and {free.name} has "
+                "none, so they cannot share policies; leave it out"
+            )
+
+
+def first_policies(setup: Setup) -> list[tuple[int, Entrant]]:
+    """Return the policies of the run that the sets begin with, each with its role."""
+    assert setup.settings.first is not None
+    target = of_run(SavedPolicies(RunDirectory.open(setup.settings.first)))
+    if target.game != setup.game or len(target.env.agents) != len(setup.env.agents):
+        raise ConfigError(
+            f"first: {setup.settings.first} is a run of {target.game} with "
+            f"{len(target.env.agents)} agents, and {setup.game} has {len(setup.env.agents)} here; "
+            "name a run of the same game"
+        )
+    found: dict[tuple[int, int], tuple[int, Entrant]] = {}
+    for policies in target.players:
+        for seat, (agent, policy) in enumerate(zip(setup.env.agents, policies, strict=True)):
+            check_fits(setup.game, f"first: a policy of {setup.settings.first}", policy, agent)
+            role = 0 if setup.settings.symmetric else seat
+            found.setdefault((role, id(policy)), (role, policy))
+    return list(found.values())
 
 
 def _measures_exactly(setup: Setup, walked: WalkedGame, specs: tuple[PolicySpec, ...]) -> bool:

@@ -61,7 +61,7 @@ def run_exact(
     settings = setup.settings
     check_name(settings.meta_solver)
     tree = tree_of(setup.game, setup.options)
-    check_players(settings.meta_solver, tree.num_players, settings.symmetric)
+    check_players(settings.meta_solver, tree.num_players)
     check_zero_sum(settings.meta_solver, tree.returns[tree.players == OVER].T)
     populations = Populations(tree, settings.symmetric)
     opened: AbstractContextManager[Record | None] = nullcontext()

@@ -1,7 +1,8 @@
 """Payoffs of line-ups, from fresh matches.
 
 In a symmetric game the seats of each match are dealt at random. All orders of a line-up are then
-one line-up, which is written in ascending order.
+one line-up, which is written in ascending order. A seat that took no part in a match has no return
+in it, and its mean is over its other matches.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from remuda.evaluation.tournaments.entrants import Entrant
 from remuda.evaluation.tournaments.random_numbers import derive
 from remuda.evaluation.tournaments.schedule import Schedule, numbered
 from remuda.solvers.exploit.matches import play
-from remuda.solvers.psro.meta_strategy import MetaStrategy, gain_of, payoffs_against
+from remuda.solvers.psro.meta_strategy import SUPPORT, MetaStrategy, gain_of, payoffs_against
 from remuda.solvers.psro.populations import orders_of
 from remuda.types import Floats, Integers, Numbers
 
@@ -37,13 +38,13 @@ class LineUpSums:
 
     def __init__(self, seats: int, symmetric: bool = False) -> None:
         self._seats, self.is_symmetric = seats, symmetric
-        self._sums: Numbers = np.zeros((1 + 2 * seats, *[1] * seats))
-        """[1 + 2 N, n_1, ..., n_N]: matches, sums of all seats' returns, and of their squares."""
+        self._sums: Numbers = np.zeros((3 * seats, *[1] * seats))
+        """[3 N, n_1, ..., n_N]: by seat, the matches, sums of returns, and of their squares."""
 
     def add(self, line_up: Sequence[int], sums: Sequence[float]) -> None:
-        """Add a line-up's matches: their number, the sums of returns [N], and of squares [N]."""
-        found, seats = np.array(sums, np.float64), self._seats
-        by_seat = found[1:].reshape(2, seats)
+        """Add by seat a line-up's matches [N], sums of returns [N], and of their squares [N]."""
+        seats = self._seats
+        by_seat = np.array(sums, np.float64).reshape(3, seats)
         if self.is_symmetric:  # seats of one policy have one mean
             same = np.equal.outer(line_up, line_up)
             by_seat = by_seat @ same / same.sum(0)
@@ -53,7 +54,7 @@ class LineUpSums:
         self._sums = np.pad(self._sums, [(0, 0), *((0, count) for count in lacking)])
         for order in orders_of(line_up) if self.is_symmetric else (tuple(range(seats)),):
             index: tuple[slice | int, ...] = (slice(None), *(line_up[seat] for seat in order))
-            self._sums[index] += np.concatenate([found[:1], by_seat[:, order].reshape(-1)])
+            self._sums[index] += by_seat[:, order].reshape(-1)
 
     def line_ups(self, counts: Sequence[int]) -> list[LineUp]:
         """Return all line-ups of so many policies in each seat."""
@@ -88,20 +89,28 @@ class LineUpSums:
         return errors
 
     def matches(self, counts: Sequence[int]) -> Integers:
-        """Return the numbers of matches: [n_1, ..., n_N]."""
-        return np.nan_to_num(self._within(counts)[0]).astype(np.int64)
+        """Return the matches of the seat that took part in the fewest: [n_1, ..., n_N]."""
+        found: Integers = np.nan_to_num(self._within(counts)[0].min(0)).astype(np.int64)
+        return found
 
     def _within(self, counts: Sequence[int]) -> tuple[Numbers, Numbers, Numbers]:
-        """Return matches [n_1, ..., n_N], NaN for 0, and both sums [N, n_1, ..., n_N]."""
-        found = np.full((len(self._sums), *counts), np.nan)
+        """Return matches, sums and sums of squares, each [N, n_1, ..., n_N]; NaN: no match."""
+        found = np.full((3, self._seats, *counts), np.nan)
         known = self._sums[(slice(None), *map(slice, counts))]
-        inner = tuple(map(slice, known.shape[1:]))
-        found[(slice(None), *inner)] = np.where(known[0] > 0.0, known, np.nan)
-        return found[0], found[1 : 1 + self._seats], found[1 + self._seats :]
+        known = known.reshape(3, self._seats, *known.shape[1:])
+        inner = tuple(map(slice, known.shape[2:]))
+        found[(slice(None), slice(None), *inner)] = np.where(known[0] > 0.0, known, np.nan)
+        matches, sums, squares = found
+        return matches, sums, squares
 
 
 class LineUpSchedule(Schedule):
-    """Matches of line-ups, a number of matches for each."""
+    """Matches of line-ups, a number of matches for each.
+
+    Match `k` of a line-up draws the same random numbers as match `k` of any other, so line-ups
+    differ by what their policies do, and not by luck (common random numbers). `before`: by line-up,
+    the matches that were played earlier.
+    """
 
     def __init__(
         self,
@@ -109,15 +118,23 @@ class LineUpSchedule(Schedule):
         matches: Sequence[int],
         seed: int,
         symmetric: bool,
+        before: Sequence[int] = (),
     ) -> None:
         self.episodes, self._seed, self._symmetric = max(matches), seed, symmetric
         self.seatings = np.repeat(np.arange(len(line_ups)), matches)  # [M]: each match's line-up
+        ends = np.cumsum(matches)
+        first = ends - matches - np.array(before or [0] * len(matches), np.int64)
+        self._draws = np.arange(ends[-1]) - np.repeat(first, matches)
         self.players, indices = numbered(each for line_up in line_ups for each in line_up)
         self._line_ups = np.array([[indices[id(each)] for each in own] for own in line_ups])
 
     @property
     def num_matches(self) -> int:
         return len(self.seatings)
+
+    def draws_of(self, numbers: Integers) -> Integers:
+        found: Integers = np.where(numbers < 0, numbers, self._draws[numbers])  # -1: no match
+        return found
 
     def may_sit(self, seat: int) -> list[int]:
         """Return the sorted indices of all policies that play a seat in any match."""
@@ -130,7 +147,7 @@ class LineUpSchedule(Schedule):
         seats = self._line_ups.shape[1]
         if not self._symmetric:
             return np.tile(np.arange(seats), (len(numbers), 1))
-        keys = derive(self._seed, numbers)
+        keys = derive(self._seed, self.draws_of(numbers))
         drawn = [derive(keys, np.full(len(numbers), seat)) for seat in range(seats)]
         return np.stack(drawn, axis=1).argsort(axis=1)
 
@@ -154,23 +171,28 @@ def play_line_ups(
     matches: Sequence[int],
     seed: int,
     symmetric: bool = False,
+    before: Sequence[int] = (),
     limits: Limits | None = None,
 ) -> list[dict[str, Any]]:
-    """Play line-ups, a number of matches of each, and return their sums."""
-    schedule = LineUpSchedule(list(line_ups.values()), matches, seed, symmetric)
+    """Play line-ups, a number of matches of each, and return their sums.
+
+    `before`: by line-up, the matches that were played earlier with this seed.
+    """
+    schedule = LineUpSchedule(list(line_ups.values()), matches, seed, symmetric, before)
     played = schedule.by_place(*play(env, schedule, seed, limits).played())
     found = []
     for line_up, returns in zip(line_ups, played, strict=True):
-        met = returns[~np.isnan(returns).any(1)]  # drop matches in which a seat took no part
-        if len(returns) and not len(met):
+        acted = (~np.isnan(returns)).sum(0)
+        if len(returns) and not acted.all():
             policies = ", ".join(map(str, line_up))
+            absent = "a seat" if symmetric else env.agents[int(acted.argmin())].name
             raise UsageError(
-                f"{env.game}: in none of {len(returns):,} matches of the policies ({policies}), by "
-                "seat, did all seats act, so there is no payoff to solve; choose a game in which "
+                f"{env.game}: {absent} acted in none of {len(returns):,} matches of the policies "
+                f"({policies}), by seat, so it has no payoff to solve for; choose a game in which "
                 "all act, or play more matches"
             )
-        sums = [float(len(met)), *met.sum(0), *(met**2).sum(0)]
-        found.append({"line_up": list(line_up), "sums": [float(value) for value in sums]})
+        sums = np.concatenate([acted, np.nansum(returns, 0), np.nansum(returns**2, 0)])
+        found.append({"line_up": list(line_up), "sums": sums.tolist()})
     return found
 
 
@@ -213,6 +235,28 @@ def share_out(
         lacking *= total / lacking.sum()
     more = np.floor(lacking).astype(np.int64).tolist()
     return {line_up: count for line_up, count in zip(line_ups, more, strict=True) if count}
+
+
+def level_out(
+    strategy: MetaStrategy, sums: LineUpSums, counts: Sequence[int], total: int
+) -> dict[LineUp, int]:
+    """Distribute matches so that played line-ups and all deviations from them have equally many.
+
+    Line-ups have the same luck, so their differences are surest in equally many matches. That suits
+    many players, whose new line-ups begin with few.
+
+    `counts`: policies by seat; `total`: most matches to distribute.
+    """
+    line_ups = sums.line_ups(counts)
+    index = tuple(np.array(line_ups).T)
+    is_near = np.zeros(strategy.joint.shape, np.bool_)
+    for seat in range(len(counts)):
+        is_near |= strategy.joint.sum(seat, keepdims=True) > SUPPORT
+    played, is_played = sums.matches(counts), strategy.joint > SUPPORT
+    lacking = np.where(is_near, played[is_played].max() - played, 0)[index].clip(0)
+    if lacking.sum() > total:
+        lacking = np.floor(lacking * (total / lacking.sum())).astype(np.int64)
+    return {each: more for each, more in zip(line_ups, lacking.tolist(), strict=True) if more}
 
 
 def gains_of(

@@ -37,6 +37,9 @@ from remuda.solvers.psro.replicator import replicate
 from remuda.types import Numbers
 
 SUMS = 1e-9  # allowed spread of the sums of payoffs in a zero-sum game, as a share of their range
+STARTS = 20  # of a search for an equilibrium, if they are within `SEARCHED`
+SEARCHED = 4e9  # payoffs that a search may evaluate: about a minute
+MOST_COVARIANCES = 1e8  # of an empirical game, which takes a gigabyte
 
 
 def solve(
@@ -53,15 +56,15 @@ def solve(
     array = np.asarray(payoffs, np.float64)
     check_filled(name, array)
     game = as_payoffs(array)
-    check_players(name, len(game), symmetric)
+    check_players(name, len(game))
     if name in CORRELATED:
         choose, gap = CORRELATED[name]
         joint = correlated.solve(game, choose, coarse=gap == CCE).joint
         assert joint is not None
         return MetaStrategy.correlated(joint, symmetric, gap)
     solver = find(name)
-    if symmetric and solver is nash and not is_zero_sum(game, tolerance):
-        found = [symmetric_nash(game)]
+    if solver is nash and not is_zero_sum(game, tolerance) and (symmetric or len(game) > 2):
+        found = list(searched_nash(game, symmetric))
     else:
         found = [to_distribution(each) for each in solver(game, tolerance)]
         if symmetric:  # the mean of two zero-sum equilibria is one; others are equal already
@@ -89,15 +92,20 @@ def meta_solver(name: str, tolerance: float = SUMS, symmetric: bool = False) -> 
         partial(solve, name, tolerance=tolerance, symmetric=symmetric),
         only_new=name in OF_SETS,
         skips_known=name in CORRELATED,
-        fits=partial(fits, name),
+        fits=partial(fits, name, symmetric=symmetric),
     )
 
 
-def fits(name: str, sizes: Sequence[int]) -> bool:
+def fits(name: str, sizes: Sequence[int], symmetric: bool = False) -> bool:
     """Return whether a meta-solver can solve a game with so many policies by seat."""
     line_ups = math.prod(sizes)
     if name == "alpha-rank":
         return line_ups <= MOST_PROFILES
+    if name == "nash" and len(sizes) > 2:
+        profiles, size = line_ups, sum(sizes)
+        if symmetric:
+            profiles, size = math.comb(sizes[0] + len(sizes) - 1, len(sizes)), sizes[0]
+        return profiles * size**2 <= MOST_COVARIANCES
     if name not in CORRELATED:
         return True
     _, gap = CORRELATED[name]
@@ -119,10 +127,10 @@ def check_name(name: str) -> None:
         raise UsageError(f'there is no meta-solver "{name}"{hint} are {", ".join(NAMES)}')
 
 
-def check_players(name: str, num_players: int, symmetric: bool = False) -> None:
+def check_players(name: str, num_players: int) -> None:
     """Raise a `UsageError` for an unknown meta-solver, or an unsupported number of players."""
     check_name(name)
-    if num_players != 2 and name in TWO_PLAYERS and not (symmetric and name == "nash"):
+    if num_players != 2 and name in TWO_PLAYERS:
         others = ", ".join(each for each in NAMES if each not in TWO_PLAYERS)
         raise UsageError(
             f"{name} is for games of two players; this one has {num_players}. Use one of {others}"
@@ -147,12 +155,32 @@ def nash(payoffs: Numbers, tolerance: float = SUMS) -> Mixtures:
     return found.mixtures
 
 
-def symmetric_nash(payoffs: Numbers) -> Numbers:
-    """Return the mixture [n] of an equilibrium in which all seats play the same mixture."""
-    game = as_empirical(payoffs, symmetric=True)
-    # Without a limit of time, so that a resumed run finds the same.
-    found = role_symmetric.solve(game, np.random.default_rng(0), seconds=np.inf)
-    return to_distribution(found.mixtures[0])
+def searched_nash(payoffs: Numbers, symmetric: bool) -> Mixtures:
+    """Return mixtures by role of the smallest regret that were found.
+
+    A pure equilibrium comes first; of several, the one with the largest welfare. If all seats play
+    the same mixture (`symmetric`), one always exists, but it need not be pure.
+    """
+    if not symmetric and (pure := pure_nash(payoffs)):
+        return pure
+    game = as_empirical(payoffs, symmetric)
+    supports = math.prod(game.profiles.shape) * role_symmetric.evaluations(game)
+    starts = int(min(STARTS, SEARCHED // supports))
+    # Not limited by time, so that a resumed run finds the same.
+    found = role_symmetric.solve(game, np.random.default_rng(0), starts, seconds=np.inf)
+    return tuple(to_distribution(each) for each in found.mixtures)
+
+
+def pure_nash(payoffs: Numbers) -> Mixtures:
+    """Return the pure equilibrium of [N, n_1, ..., n_N] with the largest welfare; empty: none."""
+    stable = np.ones(payoffs.shape[1:], np.bool_)
+    for seat, own in enumerate(payoffs):
+        stable &= own == own.max(seat, keepdims=True)
+    if not stable.any():
+        return ()
+    best = int(np.where(stable, payoffs.sum(0), -np.inf).argmax())
+    choices = np.unravel_index(best, stable.shape)
+    return tuple(np.eye(n)[int(own)] for n, own in zip(payoffs.shape[1:], choices, strict=True))
 
 
 def max_entropy_nash(payoffs: Numbers, tolerance: float) -> Mixtures:
@@ -197,19 +225,20 @@ def rectified_targets(payoffs: Numbers, mixtures: Sequence[Numbers]) -> tuple[Re
     return tuple(found)
 
 
-def to_beat(name: str, payoffs: Numbers, strategy: MetaStrategy, target: ResponseTarget) -> float:
-    """Return the payoff that a best response to a target has to exceed.
+def to_beat(name: str, payoffs: Numbers, strategy: MetaStrategy, target: ResponseTarget) -> Numbers:
+    """Return the mixture of the role's policies [n_r] that a best response has to beat.
 
-    It is the payoff of the role's own mixture against the target. For the solvers in `OF_SETS` it
-    is the payoff of the role's best policy instead. In an equilibrium both are equal. Against a
-    rectified target, the policy that beats or draws with its opponents scores more than the
-    mixture.
+    It is the role's own mixture. For the solvers in `OF_SETS` it is the best policy against the
+    target instead. In an equilibrium both earn as much. Against a rectified target, the policy that
+    beats or draws with its opponents scores more than the mixture.
 
     `payoffs`: [N, n_1, ..., n_N].
     """
-    returns = payoffs_against(payoffs, target)
     mixture = strategy.mixtures[target.player]
-    return float(returns.max() if name in OF_SETS else returns @ mixture)
+    if name not in OF_SETS:
+        return mixture
+    found: Numbers = np.eye(len(mixture))[payoffs_against(payoffs, target).argmax()]
+    return found
 
 
 def is_zero_sum(payoffs: Numbers, tolerance: float = SUMS) -> bool:
@@ -228,8 +257,7 @@ def _of_row(payoffs: Numbers) -> Numbers:
 
 
 RECTIFIED = "rectified-nash"
-TWO_PLAYERS = ("nash", "max-entropy-nash", RECTIFIED)
-"""Solvers for two players only; `nash` also for symmetric games of any number."""
+TWO_PLAYERS = ("max-entropy-nash", RECTIFIED)
 ZERO_SUM = ("max-entropy-nash",)  # solvers for constant-sum games only
 SOLVERS: dict[str, Callable[[Numbers, float], Sequence[Numbers]]] = {
     "nash": nash,
@@ -248,5 +276,5 @@ CORRELATED: Mapping[str, tuple[Choice, str]] = {
 }
 """Meta-solvers of joint distributions: what they maximise, and the gains that they withstand."""
 NAMES = (*SOLVERS, *CORRELATED)
-OF_SETS = (*TWO_PLAYERS, *CORRELATED)
+OF_SETS = ("nash", *TWO_PLAYERS, *CORRELATED)
 """Solvers that ignore duplicate policies. When no best response is new, iterations would repeat."""

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from remuda.analysis.payoffs.returns import mean_of
-from remuda.config import Config
+from remuda.config import Config, overlay
 from remuda.envs.description import EnvSpec
 from remuda.envs.registry import RANDOM
 from remuda.evaluation.tournaments.entrants import Entrant, Player
@@ -28,6 +28,7 @@ from remuda.solvers.psro.settings import PsroSettings
 from remuda.types import Numbers
 
 Named = tuple[str, Entrant]  # a policy and its name
+Shares = Sequence[tuple[Entrant, float]]  # a mixture: policies and their probabilities
 
 
 @dataclass(frozen=True)
@@ -53,18 +54,28 @@ def seated_target(
     `by_seat`: the policies of each seat; `others`: [n_j, ...] joint probabilities of the policies
     in all seats but the player's.
     """
-    others = np.where(others > SUPPORT, others, 0.0)
-    cells = np.argwhere(others)
-    shares = others[tuple(cells.T)]
+    seats = [seat for seat in range(len(by_seat)) if seat != player]
+    return SeatedTarget(player, joint_target(env, seats, by_seat, others), file, group)
+
+
+def joint_target(
+    env: EnvSpec, seats: Sequence[int], by_seat: Sequence[Sequence[Named]], joint: Numbers
+) -> Target:
+    """Return the target that draws the policies of some seats from joint probabilities.
+
+    `by_seat`: the policies of each seat; `joint`: [n_j, ...] of the policies in `seats`. The other
+    seats play at random.
+    """
+    joint = np.where(joint > SUPPORT, joint, 0.0)
+    cells = np.argwhere(joint)
+    shares = joint[tuple(cells.T)]
     names, line_ups = [], []
     for cell in cells.tolist():
-        seats = [seat for seat in range(len(by_seat)) if seat != player]
         drawn = {seat: by_seat[seat][index] for seat, index in zip(seats, cell, strict=True)}
         names.append(" + ".join(name for name, _ in drawn.values()))
         line_ups.append(tuple(drawn.get(seat, (RANDOM, RANDOM))[1] for seat in range(len(by_seat))))
     drawn_by = tuple((shares / shares.sum()).tolist())
-    target = Target(env, tuple(names), drawn_by, tuple(line_ups), together=True)
-    return SeatedTarget(player, target, file, group)
+    return Target(env, tuple(names), drawn_by, tuple(line_ups), together=True)
 
 
 def groups_of(targets: Sequence[SeatedTarget]) -> list[list[int]]:
@@ -81,8 +92,13 @@ def config_of(
     seed: int,
     directory: Path,
     scale: float,
+    sources: Sequence[str] = (),
 ) -> Config:
-    """Return the run config of one iteration's oracles."""
+    """Return the run config of one iteration's oracles.
+
+    `sources`: by group, the policy with whose weights `settings.warm` candidates begin, as in
+    `init_from`; empty: none does.
+    """
     groups, candidates = groups_of(targets), range(settings.candidates)
     names = [[candidate_name(group, i) for i in candidates] for group in range(len(groups))]
     seats = {
@@ -95,7 +111,14 @@ def config_of(
         "seats": [each.player for each in targets],
     }
     run = {"turns": settings.turns, "seconds": settings.seconds, "directory": str(directory)}
-    return response_config(settings, options, names, seed, scale, run, seats)
+    config = response_config(settings, options, names, seed, scale, run, seats)
+    warm = {
+        name: {"init_from": source}
+        for own, source in zip(names, sources, strict=False)
+        for name in own[: settings.warm]
+        if source
+    }
+    return config.model_copy(update={"policies": overlay(config.policies, warm)})
 
 
 def candidate_name(group: int, number: int) -> str:
@@ -107,12 +130,17 @@ def choose(
     targets: Sequence[SeatedTarget],
     trained: Mapping[str, Player],
     scripted: Sequence[Sequence[str]],
+    incumbents: Sequence[Shares],
     settings: PsroSettings,
     seeds: Sequence[int],
 ) -> list[tuple[Entrant, float]]:
-    """Return the best candidate of each group, and its return, biased upwards (a maximum).
+    """Return the best candidate of each group, and what it earns more than the incumbents.
 
-    `scripted`: the scripted candidates of each group. Without any candidate the return is -inf.
+    Candidates and incumbents play the same matches. The difference is biased upwards (a maximum).
+    Without any candidate it is -inf.
+
+    `scripted`: the scripted candidates of each group; `incumbents`: the mixture of policies that
+    candidates of each group have to beat.
     """
     found: list[tuple[Entrant, float]] = []
     for number, group in enumerate(groups_of(targets)):
@@ -124,12 +152,14 @@ def choose(
         if not ways:
             found.append((RANDOM, -np.inf))
             continue
-        means = np.zeros(len(ways))
+        known, shares = zip(*incumbents[number], strict=True)
+        means = np.zeros(len(ways) + len(known))
         for index in group:
             each = targets[index]
-            lineups = [Lineup(each.player, response) for response in ways]
+            lineups = [Lineup(each.player, policy) for policy in (*ways, *known)]
             played = play_lineups(each.target, lineups, settings.trials, seeds[index])
             means += [mean_of(returns[:, each.player]) / len(group) for returns in played]
-        best = int(np.nan_to_num(means, nan=-np.inf).argmax())
-        found.append((ways[best], float(means[best])))
+        more = np.nan_to_num(means[: len(ways)] - means[len(ways) :] @ shares, nan=-np.inf)
+        best = int(more.argmax())
+        found.append((ways[best], float(more[best])))
     return found

@@ -23,8 +23,10 @@ class Populations:
     is a role.
     """
 
-    def __init__(self, tree: Tree, symmetric: bool = False, first: Sequence[Numbers] = ()) -> None:
-        """Start with one policy of each role; `first`: by role, [I_p, A]; empty: uniform."""
+    def __init__(
+        self, tree: Tree, symmetric: bool = False, first: Sequence[Numbers] | None = None
+    ) -> None:
+        """Start with a policy [I_p, A] of each role, or none if `first` is empty; None: uniform."""
         if symmetric:
             check_symmetric(tree)
         self.tree, self.symmetric = tree, symmetric
@@ -32,7 +34,9 @@ class Populations:
         self._chance = tree.reach(tree.chance)[self._over]
         self.policies: list[list[Numbers]] = [[] for _ in range(self.num_roles)]
         self._reaches: list[list[Numbers]] = [[] for _ in range(tree.num_players)]
-        for role, policy in zip(range(self.num_roles), first or uniform(tree), strict=False):
+        for role, policy in zip(
+            range(self.num_roles), uniform(tree) if first is None else first, strict=False
+        ):
             self.join(role, [policy] * tree.num_players)
         self.payoffs: Numbers = np.full((tree.num_players, *(0 for _ in self._reaches)), np.nan)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Self
 
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
@@ -30,6 +31,12 @@ class PsroSettings(ResponseSettings):
     `scripted`, which only chooses among the scripted policies."""
     scripted: Names = ()
     """Scripted policies of the game that may be best responses, beside the trained ones."""
+    first: Path | None = None
+    """A run whose policies the sets begin with, instead of random play: with `symmetric` all of
+    them in one set, otherwise each in the set of its seat."""
+    warm: NonNegativeInt = 0
+    """Number of candidates that begin with the weights of the policy that their role plays most
+    often, instead of random weights. The networks must be equal."""
     iterations: NonNegativeInt = 20
     """Maximum number of iterations, not counting the initial random policies. With `resume`, the
     default is the previous maximum."""
@@ -44,8 +51,8 @@ class PsroSettings(ResponseSettings):
     candidates: PositiveInt = 2
     """Best responses trained for each role, as one stack; the best one is used."""
     matches: int = Field(2000, ge=2)
-    """Matches per new line-up of two players' policies. With more players the new line-ups share
-    as many. Line-ups that matter for the mixtures play more."""
+    """Matches per new line-up of two players' policies. With more players the new line-ups of a
+    policy share as many. Line-ups that matter for the mixtures play more."""
     trials: int = Field(2000, ge=2)
     """Matches per candidate, to choose the best."""
 
@@ -74,6 +81,8 @@ class PsroSettings(ResponseSettings):
                 f"policy.algorithm is {algorithm!r}, but oracle is {self.oracle!r}; set oracle to "
                 f"{algorithm}, and leave policy.algorithm out"
             )
+        if self.warm > self.candidates:
+            raise ValueError(f"warm is {self.warm}, more than the {self.candidates} candidates")
         if self.seconds is None and self.turns is None:
             raise ValueError("seconds and turns are None; set one: how long the oracles train")
         return self
@@ -87,5 +96,5 @@ TRAINED = PsroSettings.model_fields.keys() - {
     "enough",
 }
 """Settings of oracles that play matches."""
-LEARNED = TRAINED - {"scripted", "matches", "trials", "seed"}
+LEARNED = TRAINED - {"first", "scripted", "matches", "trials", "seed"}
 """Settings of trained oracles only."""

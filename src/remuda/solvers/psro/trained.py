@@ -18,13 +18,12 @@ import numpy as np
 
 from remuda.analysis.trees.exact_play import WalkedGame
 from remuda.envs.registry import RANDOM
-from remuda.evaluation.results import Limits
-from remuda.evaluation.tournaments.entrants import Entrant
+from remuda.evaluation.tournaments.entrants import Entrant, Player
 from remuda.runs.metrics import View
 from remuda.solvers.exploit.bounds import policy_of
-from remuda.solvers.exploit.target import Target
+from remuda.solvers.exploit.target import PROFILE, Target
 from remuda.solvers.exploit.training import Exploiters, scale_of, train_exploiters
-from remuda.solvers.psro.checks import TOLERANCE, check_setup
+from remuda.solvers.psro.checks import TOLERANCE, check_setup, first_policies
 from remuda.solvers.psro.exact import least_gain
 from remuda.solvers.psro.iterations import (
     CONVERGED,
@@ -38,25 +37,27 @@ from remuda.solvers.psro.iterations import (
     Loop,
     Setup,
 )
-from remuda.solvers.psro.matches import (
-    LineUp,
-    LineUpSums,
-    first_matches,
-    gains_of,
-    play_line_ups,
-    share_out,
-)
+from remuda.solvers.psro.matches import gains_of
 from remuda.solvers.psro.meta_solvers import meta_solver, to_beat
-from remuda.solvers.psro.meta_strategy import MetaStrategy, Mixtures, gain_of
+from remuda.solvers.psro.meta_strategy import (
+    SUPPORT,
+    MetaStrategy,
+    Mixtures,
+    ResponseTarget,
+    gain_of,
+    payoffs_against,
+)
 from remuda.solvers.psro.oracles import (
     Named,
     SeatedTarget,
     choose,
     config_of,
+    joint_target,
     seated_target,
 )
 from remuda.solvers.psro.populations import Populations
 from remuda.solvers.psro.record import Record, begin, go_on
+from remuda.solvers.psro.rounds import Rounds, StoppedError
 from remuda.solvers.psro.settings import SCRIPTED
 from remuda.system.rng import make_rng
 from remuda.types import Numbers
@@ -79,10 +80,15 @@ def run_trained(
     steps are finished first.
     """
     walked = check_setup(setup)
+    if not resume and setup.settings.first is not None:
+        first_policies(setup)  # raises if they do not fit
     with go_on(directory) if resume else begin(directory, setup.description()) as record:
         loop = TrainedLoop(setup, walked, record, view, on_iteration, stopped)
         ended = loop.run()
-    play = loop.played(loop.iterations[-1].mixtures) if loop.iterations else ()
+    play: tuple[Numbers, ...] = ()
+    if loop.iterations:
+        play = loop.played(loop.iterations[-1].mixtures)
+        loop.profile(loop.iterations[-1].strategy).save(directory / PROFILE)
     return setup.result(loop, ended, directory, play)
 
 
@@ -94,8 +100,7 @@ class _Responses:
     strategy: MetaStrategy  # of the meta-game to which these are responses
 
 
-class _StoppedError(Exception):
-    """A stop signal during matches: the round is discarded."""
+ORACLES = "oracles"  # the run of an iteration's oracles, in its folder
 
 
 class TrainedLoop(Loop):
@@ -116,13 +121,19 @@ class TrainedLoop(Loop):
         self._setup, self._settings = setup, setup.settings
         self._view, self._walked = view, walked
         self._seats, symmetric = len(setup.env.agents), setup.settings.symmetric
-        self._tree = None if walked is None else Populations(walked.tree, symmetric)
+        first = None if setup.settings.first is None else ()
+        self._tree = None if walked is None else Populations(walked.tree, symmetric, first)
         self._gain = 0.0 if walked is None else least_gain(walked.tree)
         roles = 1 if symmetric else self._seats
-        self.policies: list[list[Named]] = [[(RANDOM, RANDOM)] for _ in range(roles)]
-        self.sums = LineUpSums(self._seats, symmetric)
-        self._rounds: set[tuple[int, int]] = set()  # rounds played: (iteration, 0 or 1)
-        self._first: dict[int, int] = {}  # by iteration, the matches of each new line-up
+        usual: list[Named] = [(RANDOM, RANDOM)] if first is None else []
+        self.policies: list[list[Named]] = [usual.copy() for _ in range(roles)]
+        self._runs: list[list[Path | None]] = [[None] * len(usual) for _ in range(roles)]
+        """The run that trained each policy; None: not trained."""
+        self._rounds = Rounds(
+            setup, lambda line: record.append({**line, "seconds": self.seconds}), stopped
+        )
+        self.sums = self._rounds.sums
+        self._firsts: list[list[Any]] | None = None  # role, name and place; None: not recorded yet
         self._trained: dict[int, _Responses] = {}  # responses by iteration
         self._solver = meta_solver(self._settings.meta_solver, TOLERANCE, symmetric)
 
@@ -140,10 +151,28 @@ class TrainedLoop(Loop):
         self._resume()
         try:
             return self._iterate()
-        except _StoppedError:
+        except StoppedError:
             return INTERRUPTED
 
+    def _begin(self) -> None:
+        """Add the policies of `first`; they are recorded with the roles that they play."""
+        if self._settings.first is None:
+            return
+        if self._firsts is None:
+            added: list[list[Any]] = []
+            for i, (role, policy) in enumerate(first_policies(self._setup)):
+                name = f"player {role}, first"
+                place: Any = {"scripted": policy}
+                if not isinstance(policy, str):
+                    place = self._save(role, name, policy, self._record.directory / f"first_{i}")
+                added.append([role, name, place])
+            self._firsts = added
+            self._record.append({"first_policies": added})
+        for role, name, place in self._firsts:
+            self._join(-1, role, name, place)
+
     def _iterate(self) -> str:
+        self._begin()
         number = 0
         while True:
             measured = self._walked is None or number < len(self.iterations)
@@ -158,38 +187,47 @@ class TrainedLoop(Loop):
                     self._bound(number)
                 return NOTHING_NEW
             for role, name, place in added:
-                self._join(role, name, place)
+                self._join(number, role, name, place)
             number += 1
             if not self._solver.fits(self.counts):
                 if self._tree is None and number > len(self.iterations):
-                    self._play_new(number)
+                    self._rounds.play_new(number, self.by_seat)
                     self._bound(number - 1)
                 return FULL
 
-    def _join(self, role: int, name: str, place: str | Mapping[str, str]) -> None:
+    def _join(self, number: int, role: int, name: str, place: str | Mapping[str, str]) -> None:
+        """Add a response of an iteration; -1: of the first policies."""
         if isinstance(place, str):
             file = self._record.directory / place
             policy: Entrant = Target.load(file).players[0][role]
         else:
             policy = place["scripted"]
+        run = self._settings.first if number < 0 else self._folder(number) / ORACLES
         self.policies[role].append((name, policy))
+        self._runs[role].append(run)
         if self._tree is not None and self._walked is not None:
             seats = range(self._seats) if self._settings.symmetric else (role,)
             played = {seat: policy_of(self._walked, seat, policy) for seat in seats}
             self._tree.join(role, [played.get(seat, played[role]) for seat in range(self._seats)])
 
+    def _folder(self, number: int) -> Path:
+        return self._record.directory / f"iteration_{number}"
+
     def played(self, mixtures: Mixtures) -> tuple[Numbers, ...]:
         """Return each role's mixture as one policy; empty: the game is not traversed."""
         return () if self._tree is None else self._tree.played(mixtures)
 
+    def profile(self, strategy: MetaStrategy) -> Target:
+        """Return a target whose seats draw their policies from a strategy."""
+        seats = range(self._seats)
+        return joint_target(self._setup.env, seats, self.by_seat, strategy.joint)
+
     def _resume(self) -> None:
         for line in self._record.lines[1:]:
             if "round" in line:
-                self._rounds.add((line["after"], line["round"]))
-                if line["round"] == 0:
-                    self._first[line["after"]] = line["first"]
-                for each in line["line_ups"]:
-                    self.sums.add(each["line_up"], each["sums"])
+                self._rounds.count(line)
+            elif "first_policies" in line:
+                self._firsts = line["first_policies"]
             elif "responses" in line:
                 strategy = MetaStrategy.from_plain(line["strategy"], self._seats)
                 self._trained[line["responses"]] = _Responses(line["added"], strategy)
@@ -207,18 +245,11 @@ class TrainedLoop(Loop):
         return SPENT if last.number >= self._settings.iterations else ""
 
     def _solve(self, number: int) -> MetaStrategy:
-        """Play matches, solve the meta-game, and measure its mixtures.
-
-        Round 0 plays the new line-ups. Round 1 plays more matches of those in the mixtures.
-        """
-        counts, matches = self.counts, self._settings.matches
-        first = self._play_new(number)
+        """Play matches, solve the meta-game, and measure its mixtures."""
+        self._rounds.play_new(number, self.by_seat)
+        self._rounds.play_more(number, self.by_seat, self._strategy())
         strategy = self._strategy()
-        if (number, 1) not in self._rounds:
-            total = matches * (sum(counts) - self._seats + 1)
-            self._play(number, 1, share_out(strategy, self.sums, counts, total, first))
-        strategy = self._strategy()
-        known, payoffs = len(self.iterations), self.sums.payoffs(counts)
+        known, payoffs = len(self.iterations), self.sums.payoffs(self.counts)
         if self._tree is not None and number >= known:
             gains, _ = self._tree.gains(strategy)
             policies = tuple(map(len, self.policies))
@@ -228,58 +259,16 @@ class TrainedLoop(Loop):
             self._bound(number - 1)
         return strategy
 
-    def _play_new(self, number: int) -> int:
-        """Play the line-ups that have not met; return the matches of each."""
-        counts = self.counts
-        played = self.sums.matches(counts)
-        new = [line_up for line_up in self.sums.line_ups(counts) if not played[line_up]]
-        if (number, 0) not in self._rounds:
-            matches = first_matches(len(new), counts, self._settings.matches)
-            self._first[number] = matches
-            self._play(number, 0, dict.fromkeys(new, matches))
-        return self._first[number]
-
     def _strategy(self) -> MetaStrategy:
         return self._solver.solve(self.sums.payoffs(self.counts))
 
-    def _play(self, number: int, turn: int, wanted: Mapping[LineUp, int]) -> None:
-        """Play and record a round."""
-        played: list[dict[str, Any]] = []
-        if wanted:
-            by_seat = self.by_seat
-            line_ups = {
-                line_up: [by_seat[seat][policy][1] for seat, policy in enumerate(line_up)]
-                for line_up in wanted
-            }
-            played = play_line_ups(
-                self._setup.env,
-                line_ups,
-                list(wanted.values()),
-                int(make_rng(self._settings.seed, "psro", "matches", number, turn).integers(2**62)),
-                self._settings.symmetric,
-                Limits(interrupted=self._stopped),  # a round may take minutes
-            )
-            if self._stopped():
-                raise _StoppedError
-        line = {
-            "after": number,
-            "round": turn,
-            "first": self._first[number],
-            "line_ups": played,
-            "seconds": self.seconds,
-        }
-        self._record.append(line)
-        self._rounds.add((number, turn))
-        for each in played:
-            self.sums.add(each["line_up"], each["sums"])
-
     def _respond(self, number: int, strategy: MetaStrategy) -> bool:
         """Train oracles, and add the best for each target if it gains; False: a signal came."""
-        folder = self._record.directory / f"iteration_{number}"
+        folder = self._folder(number)
         shutil.rmtree(folder, ignore_errors=True)  # left by a killed process
         folder.mkdir()
         targets = self._targets(strategy, folder)
-        trained = self._train(number, targets, folder)
+        trained = self._train(number, strategy, targets, folder)
         if trained is not None and trained.interrupted is not None:
             return False
         rng_names = ("psro", "trials", number)
@@ -293,7 +282,11 @@ class TrainedLoop(Loop):
             [name for name in self._settings.scripted if name not in known[each.player]]
             for each in strategy.targets
         ]
-        chosen = choose(targets, players, scripted, self._settings, seeds)
+        incumbents = [
+            [(known[each.player][k], float(shares[k])) for k in np.flatnonzero(shares > SUPPORT)]
+            for each, shares in self._to_beat(strategy)
+        ]
+        chosen = choose(targets, players, scripted, incumbents, self._settings, seeds)
         added = self._added(number, strategy, chosen, folder)
         line = {
             "responses": number,
@@ -306,6 +299,11 @@ class TrainedLoop(Loop):
         self._record.append(line)
         self._trained[number] = _Responses(added, strategy)
         return True
+
+    def _to_beat(self, strategy: MetaStrategy) -> list[tuple[ResponseTarget, Numbers]]:
+        """Return the mixture that a response to each target has to beat."""
+        name, payoffs = self._settings.meta_solver, self.sums.payoffs(self.counts)
+        return [(each, to_beat(name, payoffs, strategy, each)) for each in strategy.targets]
 
     def _targets(self, strategy: MetaStrategy, folder: Path) -> list[SeatedTarget]:
         """Save and return the targets: one for each seat in which a role's oracles play."""
@@ -320,7 +318,7 @@ class TrainedLoop(Loop):
         return found
 
     def _train(
-        self, number: int, targets: Sequence[SeatedTarget], folder: Path
+        self, number: int, strategy: MetaStrategy, targets: Sequence[SeatedTarget], folder: Path
     ) -> Exploiters | None:
         """Train the candidates of all targets side by side; None: only scripted ones are set."""
         setup, settings = self._setup, self._settings
@@ -329,9 +327,19 @@ class TrainedLoop(Loop):
         seed = int(make_rng(settings.seed, "psro", "oracles", number).integers(2**31))
         payoffs, variances = self.sums.payoffs(self.counts), self.sums.variances(self.counts)
         scale = scale_of(float(np.sqrt(variances + payoffs**2).max()))
-        config = config_of(settings, targets, seed, folder / "oracles", scale)
+        sources = [self._source(each, strategy) for each in strategy.targets]
+        config = config_of(settings, targets, seed, folder / ORACLES, scale, sources)
         heading = f"{setup.game}: best responses of iteration {number}"
         return train_exploiters(config, self._view, heading)
+
+    def _source(self, target: ResponseTarget, strategy: MetaStrategy) -> str:
+        """Return the trained policy that a role plays most often, as in `init_from`; "": none."""
+        role, likely = target.player, strategy.mixtures[target.player]
+        for index in np.argsort(-likely, kind="stable").tolist():
+            policy, run = self.policies[role][index][1], self._runs[role][index]
+            if likely[index] > SUPPORT and not isinstance(policy, str):
+                return f"{run}:{policy.spec.name}"
+        return ""
 
     def _added(
         self,
@@ -340,29 +348,37 @@ class TrainedLoop(Loop):
         chosen: Sequence[tuple[Entrant, float]],
         folder: Path,
     ) -> list[list[Any]]:
-        """Save the responses that gain, and return them as they are recorded."""
-        settings, payoffs = self._settings, self.sums.payoffs(self.counts)
+        """Save the responses that gain, and return them as they are recorded.
+
+        `chosen`: each target's response, and what it earns more than the mixture to beat.
+        """
+        payoffs = self.sums.payoffs(self.counts)
         gains: dict[int, tuple[float, list[Any]]] = {}
         added: list[list[Any]] = []
-        for i, (target, (policy, payoff)) in enumerate(zip(strategy.targets, chosen, strict=True)):
+        beaten = self._to_beat(strategy)
+        for i, ((target, shares), (policy, more)) in enumerate(zip(beaten, chosen, strict=True)):
             role = target.player
-            if payoff <= to_beat(settings.meta_solver, payoffs, strategy, target):
+            if more <= 0.0:
                 continue  # nothing better was found
             name = f"player {role}, iteration {number + 1}"
             place: Any = {"scripted": policy}
             if not isinstance(policy, str):
-                file = folder / f"policy_{i}"
-                mine = range(self._seats) if settings.symmetric else (role,)
-                seats = tuple(policy if seat in mine else RANDOM for seat in range(self._seats))
-                Target(self._setup.env, (name,), (1.0,), (seats,)).save(file)
-                place = str(file.relative_to(self._record.directory))
+                place = self._save(role, name, policy, folder / f"policy_{i}")
             if not self._solver.skips_known:
                 added.append([role, name, place])
                 continue
+            payoff = float(payoffs_against(payoffs, target) @ shares) + more
             gain = gain_of(payoffs, strategy, target, payoff)
             if gain > gains.get(role, (-np.inf, []))[0]:
                 gains[role] = gain, [role, name, place]
         return added + [each for _, each in gains.values()]
+
+    def _save(self, role: int, name: str, policy: Player, file: Path) -> str:
+        """Save a policy of a role, and return its place in the directory."""
+        mine = range(self._seats) if self._settings.symmetric else (role,)
+        seats = tuple(policy if seat in mine else RANDOM for seat in range(self._seats))
+        Target(self._setup.env, (name,), (1.0,), (seats,)).save(file)
+        return str(file.relative_to(self._record.directory))
 
     def _bound(self, number: int) -> None:
         """Measure an iteration by the gains of its responses in the next iteration's matches."""
