@@ -55,7 +55,8 @@ POLICY: Mapping[str, Any] = {
     "network": {"hidden": [64, 64], "activation": "tanh"},
     "learning_rate": 1e-3,
     "discount": 0.999,
-    "ppo": {"rollout_length": 32, "minibatches": 4, "epochs": 4},
+    # returns vary with the luck of fires: a low lambda finds smaller gains (docs/brigade_map.md)
+    "ppo": {"rollout_length": 32, "minibatches": 4, "epochs": 4, "gae_lambda": 0.5},
 }
 LEARNERS: Mapping[str, Any] = {"algorithm": "ppo", "reward_scale": 0.01}
 ENTROPY = 0.005  # of the learners; candidates of oracles differ in theirs
