@@ -6,6 +6,7 @@ from refusals import refuses
 from remuda.config import (
     Config,
     PolicyConfig,
+    Section,
     describe_fields,
     load_config,
     read_config,
@@ -144,3 +145,16 @@ def test_every_field_has_help():
 
     describe_fields(Config)
     check(Config)
+
+
+def test_help_of_sections_without_readable_source_is_left_out():
+    class Margin(Section):
+        size: int = 1
+        """At the
+margin."""
+
+    space = {"Section": Section, "__name__": "nowhere"}
+    exec("class Made(Section):\n    size: int = 1\n    'A size.'", space)
+    for model in (Margin, space["Made"]):
+        describe_fields(model)
+        assert model.model_fields["size"].description is None

@@ -9,8 +9,12 @@ from gymnasium.spaces import Box, Discrete
 import remuda
 from refusals import refuses
 from remuda.envs.games.array_game import TurnArrays
+from remuda.envs.registry import name_game
 from remuda.errors import ConfigError, RunDirectoryError, UsageError, UserCodeError
+from remuda.evaluation.results import Limits
+from remuda.training.python_settings import name_policy
 from remuda.types import AgentSpec
+from remuda.ui.analysis.focal import evaluate_policy_among
 from remuda.ui.cli.main import run as cli
 from short_runs import trained
 
@@ -80,6 +84,29 @@ def test_functions_and_games_of_your_own_have_a_diagram():
         assert each.focal_seats == 4 or (each.background, each.background_error) == (value, 0.0)
 
 
+def test_a_stopped_evaluation_has_played_all_numbers_equally_often():
+    """Red before: each round played all placements, so the ends of a diagram had few episodes."""
+    names = name_policy(gives, "policy"), name_policy(takes, "policy")
+    turns = iter([False, False, False])
+    limits = Limits(interrupted=lambda: next(turns, True))
+    found = evaluate_policy_among(
+        *names, range(5), 400, game=name_game(Gifts), options={}, limits=limits
+    )
+    assert found.cut
+    played = [each.episodes for each in found.returns]
+    assert 0 < min(played) <= max(played) < 400
+    assert max(played) - min(played) <= 1
+
+
+@pytest.mark.parametrize(("episodes", "error"), [(2, 2.0), (3, 4 / 3), (7, 0.0)])
+def test_placements_count_equally(episodes, error):
+    """Agent 0 always earns 5, and agent 1 earns 1, however often each is focal."""
+    found = remuda.evaluate_among("bach", "bach", 1, episodes, game="bach_or_stravinsky")
+    (only,) = found.returns
+    assert (only.focal, only.background, only.all_seats) == (3.0, 3.0, 3.0)
+    assert (only.focal_error, only.background_error) == pytest.approx((error, error))
+
+
 def test_a_policy_among_itself_has_one_mean():
     found = remuda.evaluate_among("owners_duty", "owners_duty", 2, 300, game=BRIGADE)
     assert (found.focal, found.background) == ("owners_duty", "owners_duty (2)")
@@ -90,7 +117,7 @@ def test_a_policy_among_itself_has_one_mean():
 
 
 def test_firefighters_of_the_brigade_pay_for_resters():
-    """In the scenario whose learners rest: resting pays among workers, and all lose by it."""
+    """Where learners rest: they earn more than workers, but less than if they worked."""
     found = remuda.evaluate_among(
         "firefighter",
         "always_rest",
@@ -104,6 +131,7 @@ def test_firefighters_of_the_brigade_pay_for_resters():
     assert focal[1] < focal[2] < focal[4]
     assert background[0] < background[1] < background[3]
     assert focal[4] > 0.0 > background[0]
+    assert background[1] > focal[1] > background[0]
 
 
 def test_a_scripted_policy_visits_a_run_in_its_game(brigade):
@@ -122,6 +150,37 @@ def test_a_scripted_policy_visits_a_run_in_its_game(brigade):
     assert resident.returns[0].background == alone.returns[0].focal
 
 
+def test_seats_reserved_by_either_run_stay_reserved(brigade, tmp_path):
+    """Red before: the reserved seat of a run in the background became a focal seat."""
+    scenario = dict(brigade.config.env.options)
+    free, other = (
+        trained(tmp_path / name, BRIGADE, env={"options": scenario, "scripted": scripted})
+        for name, scripted in (("free", {}), ("other", {"agent_3": "always_rest"}))
+    )
+    found = free.evaluate_among(brigade, range(4), 6)
+    assert (found.seats, found.scripted) == (3, {"agent_3": "random"})
+    assert found.notes == ()
+    assert [each.episodes for each in found.returns] == [6] * 4
+    visitor = remuda.evaluate_among("always_rest", brigade, range(4), 6, game=BRIGADE)
+    assert found.returns[0].background == visitor.returns[0].background
+    back = brigade.evaluate_among(free, 3, 6)
+    assert (back.seats, back.scripted) == (3, {"agent_3": "random"})
+    with refuses(UsageError, "agent_3", "random", "always_rest"):
+        other.evaluate_among(brigade, 1, 2)
+
+
+def test_reserved_seats_are_named_in_the_table(brigade):
+    found = brigade.evaluate_among("always_rest", 1, 4)
+    assert "agent_3, which always plays random" in repr(found)
+    assert "agent_3" not in repr(remuda.evaluate_among("random", "random", 1, 4, game=BRIGADE))
+
+
+@pytest.mark.parametrize("focal", [np.arange(3), {0, 1, 2}, (np.int64(0), 1, 2), iter(range(3))])
+def test_numbers_of_focal_seats_may_be_any_collection(focal):
+    found = remuda.evaluate_among("cooperate", "defect", focal, 2, game=DILEMMA)
+    assert [each.focal_seats for each in found.returns] == [0, 1, 2]
+
+
 @pytest.mark.parametrize(
     ("policy", "background", "focal", "game", "error"),
     [
@@ -133,6 +192,9 @@ def test_a_scripted_policy_visits_a_run_in_its_game(brigade):
         ("cooperate", "runs/nothing", 1, DILEMMA, RunDirectoryError),
         (7, "defect", 1, DILEMMA, UsageError),
         ("cooperate", 7, 1, DILEMMA, UsageError),
+        ("cooperate", "", 1, DILEMMA, UsageError),
+        ("cooperate", "defect", np.array(1.5), DILEMMA, UsageError),
+        ("random", "random", 1, "gymnasium:CartPole-v1", UsageError),
     ],
 )
 def test_impossible_arguments_are_refused(policy, background, focal, game, error):
@@ -143,7 +205,7 @@ def test_impossible_arguments_are_refused(policy, background, focal, game, error
 def test_what_does_not_fit_the_game_is_refused(brigade):
     with refuses(UsageError, "bucket_brigade", DILEMMA):
         remuda.evaluate_among("defect", brigade, 1, 2, game=DILEMMA)
-    with refuses(UsageError, "agent_4"):
+    with refuses(UsageError, "agent_4", "env.options.num_agents"):
         remuda.evaluate_among("random", brigade, 1, 2, game=BRIGADE, options={"num_agents": 5})
     with refuses(UsageError, "is one policy"):
         brigade.evaluate_among(f"{brigade.path}:agent_0", 1, 2)
@@ -166,7 +228,8 @@ def test_faults_of_your_own_code_are_named():
 def test_the_command_draws_a_diagram_without_a_run(tmp_path, capsys):
     words = ["evaluate", DILEMMA, "--policy", "cooperate", "--background", "defect"]
     words += ["--focal", "0", "1", "2", "--episodes", "2", "--env.options.rounds", "3"]
-    for kind, begins in ((".png", b"\x89PNG"), (".pdf", b"%PDF"), (".svg", b"<?xml")):
+    kinds = ((".png", b"\x89PNG"), (".PNG", b"\x89PNG"), (".pdf", b"%PDF"), (".svg", b"<?xml"))
+    for kind, begins in kinds:
         assert cli([*words, "--out", str(tmp_path / f"a{kind}")]) == 0
         assert (tmp_path / f"a{kind}").read_bytes().startswith(begins)
     assert "number of other agents that play cooperate" in (tmp_path / "a.svg").read_text()
@@ -174,6 +237,19 @@ def test_the_command_draws_a_diagram_without_a_run(tmp_path, capsys):
     assert cli([*words, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [each["background"] for each in found["returns"]] == [3.0, 15.0, None]
+
+
+@pytest.mark.parametrize("name", ["no/a.png", "folder.png", "a.gif", "a", "file/a.png"])
+def test_a_picture_that_cannot_be_written_is_refused_before_play(name, tmp_path, capsys):
+    """Red before: it was refused after the last episode."""
+    (tmp_path / "folder.png").mkdir()
+    (tmp_path / "file").touch()
+    words = ["evaluate", DILEMMA, "--policy", "cooperate", "--background", "defect"]
+    assert cli([*words, "--episodes", "2", "--out", str(tmp_path / name)]) != 0
+    written = capsys.readouterr()
+    assert written.out == ""
+    assert written.err.count("\n") == 1
+    assert "out: " in written.err
 
 
 def test_a_time_limit_leaves_no_diagram_or_one_of_whole_episodes(tmp_path, capsys):
@@ -204,6 +280,9 @@ def test_a_time_limit_leaves_no_diagram_or_one_of_whole_episodes(tmp_path, capsy
         ),
         ((DILEMMA, "--policy", "x", "--background", "defect"), "cooperate, defect"),
         (("tag", "--policy", "cooperate", "--background", "random"), "chase_and_flee"),
+        (("myrun", "--policy", "random", "--background", "random"), "with --policy, name a game"),
+        (("runs/no", "--policy", "random", "--background", "random"), "with --policy, name a game"),
+        ((DILEMMA, "--policy", "cooperate", "--background", ""), "background"),
     ],
 )
 def test_the_command_names_what_is_wrong(words, named, brigade, capsys):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ class _GameArguments(Section):
 def evaluate_among(
     policy: str | Callable[..., Any],
     background: Run | Result | Path | str | Callable[..., Any],
-    focal: int | Sequence[int] = 1,
+    focal: int | Iterable[int] = 1,
     episodes: int = 200,
     *,
     game: str | Callable[..., Any],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, ValuesView
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, ValuesView
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -277,7 +277,7 @@ class Run(Mapping[str, Policy]):
     def evaluate_among(
         self,
         background: Run | Result | Path | str | Callable[..., Any],
-        focal: int | Sequence[int] = 1,
+        focal: int | Iterable[int] = 1,
         episodes: int = 200,
         *,
         checkpoint: Checkpoint = "final",
@@ -426,12 +426,13 @@ def check_play(episodes: Any, seed: Any) -> None:
         raise UsageError(f"seed: a whole number, 0 or more; this is {seed!r}")
 
 
-def focal_counts(focal: int | Sequence[int]) -> list[int]:
+def focal_counts(focal: int | Iterable[int]) -> list[int]:
     """Return the numbers of focal seats; raise a `UsageError` if one is invalid."""
-    counts = [*focal] if isinstance(focal, Sequence) else [focal]
+    several = isinstance(focal, Iterable) and getattr(focal, "ndim", 1) > 0
+    counts: list[Any] = [*focal] if several else [focal]  # type: ignore[misc]
     if not all(_is_count(each) and each >= 0 for each in counts):
         raise UsageError(f"focal: one or several whole numbers, 0 or more; this is {focal!r}")
-    return counts
+    return [int(each) for each in counts]
 
 
 def _is_count(value: object) -> bool:

@@ -176,7 +176,7 @@ def describe_fields(model: type[Section]) -> None:
         if issubclass(kind, Section) and kind is not Section:
             try:
                 (definition,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
-            except OSError:  # a user's section without a file
+            except (OSError, TypeError, SyntaxError):  # a user's section without readable source
                 continue
             assert isinstance(definition, ast.ClassDef)
             for statement, after in pairwise(definition.body):

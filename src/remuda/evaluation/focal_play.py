@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -35,6 +35,10 @@ class PlayedRun:
     def env(self) -> EnvSpec:
         return self.spec.env
 
+    @property
+    def scripted(self) -> Mapping[str, str]:
+        return self.spec.config.env.scripted
+
     def setup(self, seed: int, sampled: bool) -> TournamentSetup:
         """Return a tournament whose only participant is the run."""
         return setup_of_snapshots(self.spec, {self.name: self.snapshots}, seed, sampled)
@@ -47,16 +51,15 @@ class PlayedPolicy:
     name: str  # for tables and pictures
     policy: str
     env: EnvSpec
-    taken: Mapping[str, str] = field(default_factory=dict)
-    """Scripted policies that reserve seats, by agent."""
+
+    @property
+    def scripted(self) -> Mapping[str, str]:
+        return {}
 
     def setup(self, seed: int, sampled: bool) -> TournamentSetup:
         """Return a tournament whose only participant is the policy."""
-        members = tuple(
-            () if agent.name in self.taken else (self.policy,) for agent in self.env.agents
-        )
-        participants = (Participant(self.name, members),)
-        return TournamentSetup(self.env, participants, seed, sampled, taken=self.taken)
+        participants = (Participant(self.name, ((self.policy,),) * len(self.env.agents)),)
+        return TournamentSetup(self.env, participants, seed, sampled)
 
 
 Played = PlayedRun | PlayedPolicy
@@ -71,8 +74,9 @@ def setup_of_focal(
 ) -> TournamentSetup:
     """Return the setup in which focal policies play their game among others.
 
-    counts: numbers of focal seats. sampled: trained policies explore; None: `run.evaluate_sampled`
-    of the focal run, else of the run in the background.
+    Seats that a scripted policy reserves in either run stay reserved. counts: numbers of focal
+    seats. sampled: trained policies explore; None: `run.evaluate_sampled` of the focal run, else of
+    the run in the background.
     """
     if not counts or min(counts) < 0:
         raise UsageError("focal: name one or several numbers of seats, 0 or more, such as 1")
@@ -85,29 +89,57 @@ def setup_of_focal(
     runs = [each for each in (focal, background) if isinstance(each, PlayedRun)]
     if sampled is None:
         sampled = bool(runs) and runs[0].spec.config.run.evaluate_sampled
-    setup = focal.setup(seed, sampled)
-    (own,) = setup.participants
+    setup, taken = focal.setup(seed, sampled), _reserved(focal, background)
+    free = [agent for agent in setup.env.names if agent not in taken]
+    if len(free) == 1:
+        reserved = ", and env.scripted reserves all others" if taken else ""
+        raise UsageError(
+            f"background: {free[0]} is the only agent of {setup.game}{reserved}, so no seat is "
+            "left for a background; evaluate without one"
+        )
     (other,) = background.setup(seed, sampled).participants
-    # seats of scripted policies in the focal run stay theirs
-    members = tuple(
-        some if seat else () for some, seat in zip(other.members, own.members, strict=True)
-    )
-    for agent, some in zip(setup.env.agents, members, strict=True):
-        for each in some:
+    for agent, some in zip(setup.env.agents, other.members, strict=True):
+        for each in (taken[agent.name],) if agent.name in taken else some:
             name = each if isinstance(each, str) else f"{other.name}: {each.spec.name}"
             check_fits(setup.game, name, each, agent)
-    participants = (own, replace(other, members=members))
-    return replace(setup, participants=participants, focal=tuple(dict.fromkeys(counts)))
+    participants = tuple(
+        Participant(
+            side.name,
+            tuple(
+                () if agent in taken else some
+                for agent, some in zip(setup.env.names, side.members, strict=True)
+            ),
+        )
+        for side in (*setup.participants, other)
+    )
+    focal_seats = tuple(dict.fromkeys(counts))
+    return replace(setup, participants=participants, taken=taken, focal=focal_seats)
+
+
+def _reserved(focal: Played, background: Played) -> dict[str, str]:
+    """Return the scripted policies that reserve seats on either side, by agent."""
+    own, others = focal.scripted, background.scripted
+    for agent in sorted(own.keys() & others.keys()):
+        if own[agent] != others[agent]:
+            raise UsageError(
+                f"background: {agent} always plays {own[agent]} in {focal.name}, and "
+                f"{others[agent]} in {background.name} (env.scripted); name a run where {agent} "
+                "learns, or plays the same"
+            )
+    return {**own, **others}
 
 
 @naming_user_code()
 def play_focal(setup: TournamentSetup, episodes: int, limits: Limits) -> FocalEvaluation:
-    """Play `episodes` with each number of focal seats, in turns over all placements of them."""
+    """Play `episodes` with each number of focal seats, in turns over all placements of them.
+
+    The numbers take turns, too, so that all have equally many episodes if play is cut.
+    """
     with open_tournament(setup, episodes) as opened:
         schedule = opened.schedule
         assert isinstance(schedule, FocalSchedule)
         by_count = [schedule.matches_of(count, episodes) for count in setup.focal]
-        numbers = np.sort(np.concatenate(by_count))
+        numbers = np.stack(by_count, axis=1).ravel()
         cut = opened.play(numbers, limits, len(numbers))
         played = opened.results.played()
     focal, background = setup.participants

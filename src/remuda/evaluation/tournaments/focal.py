@@ -14,11 +14,12 @@ from itertools import combinations
 
 import numpy as np
 
-from remuda.analysis.payoffs.returns import mean_of, standard_error
+from remuda.analysis.payoffs.returns import known, mean_of, standard_error
 from remuda.errors import UsageError
 from remuda.evaluation.tournaments.entrants import Participant, TournamentSetup
 from remuda.evaluation.tournaments.schedule import Schedule
 from remuda.population.matchmaking.seating import draw_different
+from remuda.system.loading import without_digest
 from remuda.system.rng import make_rng
 from remuda.system.short_table import ShortTable, Summarised, short
 from remuda.types import Bools, Floats, Integers, Numbers
@@ -120,7 +121,10 @@ def placements(
 
 @dataclass(frozen=True)
 class FocalReturns:
-    """Mean returns of a seat with one number of focal seats; NaN: of no seat, or unknown."""
+    """Mean returns of a seat with one number of focal seats (`over_placements`).
+
+    NaN: there is no such seat, or the value is unknown.
+    """
 
     focal_seats: int
     focal: float
@@ -145,6 +149,19 @@ class FocalEvaluation(Summarised):
     scripted: Mapping[str, str] = field(default_factory=dict)  # by agent, what reserves its seat
     notes: tuple[str, ...] = ()  # how the background's game differs from the one played
 
+    @property
+    def reserved(self) -> str:
+        """The agents of reserved seats, in words: `agent_1, which always plays random`."""
+        agents: dict[str, list[str]] = {}
+        for agent, policy in self.scripted.items():
+            agents.setdefault(shown_policy(policy), []).append(agent)
+        words = []
+        for policy, own in agents.items():
+            more = f" and {len(own) - 3} more" if len(own) > 3 else ""
+            plays = "always plays" if len(own) == 1 else "always play"
+            words.append(f"{', '.join(own[:3])}{more}, which {plays} {policy}")
+        return "; ".join(words)
+
     def short_table(self) -> ShortTable:
         """Return the mean returns by number of focal seats."""
         rows = [
@@ -160,7 +177,8 @@ class FocalEvaluation(Summarised):
         cut = f"; {self.cut}" if self.cut else ""
         title = f"{self.focal} among {self.background}: mean return of a seat{cut}"
         head = ("focal seats", "focal", "error", "background", "error", "all seats", "episodes")
-        return ShortTable(title, head, rows, self.notes)
+        left_out = (f"the means leave out {self.reserved}",) if self.scripted else ()
+        return ShortTable(title, head, rows, (*left_out, *self.notes))
 
     def as_summary(self) -> dict[str, object]:
         """Return plain data; unknown numbers are None."""
@@ -185,28 +203,56 @@ class FocalEvaluation(Summarised):
         }
 
 
+def shown_policy(policy: str) -> str:
+    """Return the name of a scripted policy for tables and pictures, without its module."""
+    name = without_digest(policy)
+    return name.partition(":")[2] or name
+
+
+def over_placements(values: Numbers, placed: Integers, count: int) -> tuple[float, float]:
+    """Return the mean over matches with equal weight for all placements, and its standard error.
+
+    values: [M]; NaN does not count. placed: [M] the placement in each match. count: number of
+    placements, H. With the mean m_h and the variance v_h of the n_h values with placement h (a
+    stratified sample: Cochran 1977, "Sampling Techniques", chapter 5):
+
+        mean = sum_h m_h / H        error^2 = sum_h (v_h / n_h) / H^2
+
+    If a placement has one value, the error is that of the plain mean over matches; if one was not
+    played, the mean is the plain one, too. If the placements were drawn at random
+    (`MOST_PLACEMENTS`) and all played, the error is that of a mean of the H values m_h.
+    """
+    if len(np.unique(placed)) < count:
+        return mean_of(values), standard_error(values)
+    each = [own for place in np.unique(placed) if len(own := known(values[placed == place]))]
+    means = np.array([own.mean() for own in each])
+    if count >= MOST_PLACEMENTS:
+        return mean_of(means), standard_error(means)
+    if not each or min(map(len, each)) < 2:
+        return mean_of(means), standard_error(values)
+    return mean_of(means), float(np.linalg.norm(list(map(standard_error, each))) / len(each))
+
+
 def returns_with(
     schedule: FocalSchedule, count: int, numbers: Integers, returns: Floats
 ) -> FocalReturns:
     """Return the means over finished matches; seats that took no part (NaN) do not count."""
-    seatings = schedule.entrants_of(numbers)
-    with_count = schedule.counts_of[numbers % len(schedule.seatings)] == count
-    seated, earned = seatings[with_count], returns[with_count].astype(np.float64)
+    has_count, seatings = schedule.counts_of == count, numbers % len(schedule.seatings)
+    played = has_count[seatings]
+    placed, earned = seatings[played], returns[played].astype(np.float64)
+    seated = schedule.seatings[placed]
 
-    def by_match(mask: Bools) -> Numbers:
+    def mean_and_error(mask: Bools) -> tuple[float, float]:
         present = mask & ~np.isnan(earned)
         total = np.where(present, earned, 0.0).sum(1)
         with np.errstate(invalid="ignore"):
-            found: Numbers = total / np.where(present.any(1), present.sum(1), np.nan)
-        return found
+            by_match: Numbers = total / np.where(present.any(1), present.sum(1), np.nan)
+        return over_placements(by_match, placed, int(has_count.sum()))
 
-    focal, background = by_match(seated == FOCAL), by_match(seated == BACKGROUND)
     return FocalReturns(
         count,
-        mean_of(focal),
-        standard_error(focal),
-        mean_of(background),
-        standard_error(background),
-        mean_of(by_match(seated <= BACKGROUND)),
+        *mean_and_error(seated == FOCAL),
+        *mean_and_error(seated == BACKGROUND),
+        mean_and_error(seated <= BACKGROUND)[0],
         len(earned),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,10 +13,9 @@ from remuda.envs.registry import RANDOM, Game, find_game
 from remuda.errors import ConfigError, UsageError
 from remuda.evaluation.focal_play import Played, PlayedPolicy, PlayedRun, play_focal, setup_of_focal
 from remuda.evaluation.results import Limits
-from remuda.evaluation.tournaments.focal import FocalEvaluation
+from remuda.evaluation.tournaments.focal import FocalEvaluation, shown_policy
 from remuda.runs.run_directory import RunDirectory, write_file
 from remuda.runs.saved_weights import load_run
-from remuda.system.loading import without_digest
 from remuda.training.saved.games import (
     RunGame,
     check_one_meaning,
@@ -53,7 +53,7 @@ def evaluate_among(
     if others is not None:
         other = PlayedRun(names[1], *load_run(others))
         games = {each.name: RunGame(each.spec.config, each.env.changed) for each in (own, other)}
-        notes = other_games(games, {}, None)
+        notes = other_games(games, {}, None)  # reserved seats are named in the result
     setup = setup_of_focal(own, other, focal, seed, sampled)
     return replace(play_focal(setup, episodes, limits or Limits()), notes=notes)
 
@@ -92,13 +92,21 @@ def evaluate_policy_among(
             )
         if options:
             env = EnvSpec.of(game, made_with(RunGame(config, env.changed), options))
-        own = PlayedPolicy(names[0], policy, env, config.env.scripted)
+            if env.names != other.env.names:
+                keys = " and ".join(f"env.options.{name}" for name in options)
+                raise UsageError(
+                    f"{keys}: with this the agents of {game} are {', '.join(env.names)}, and "
+                    f"{names[1]} plays with {', '.join(other.env.names)}; leave it out"
+                )
+        own = PlayedPolicy(names[0], policy, env)
     setup = setup_of_focal(own, other, focal, seed, sampled)
     return play_focal(setup, episodes, limits or Limits())
 
 
 def _background_run(background: str, game: Game) -> RunDirectory | None:
     """Return the run in the background; None if it is a scripted policy of the game."""
+    if not background:
+        raise UsageError("background: the name is empty; name a run or a scripted policy")
     check_one_meaning(background, game)
     is_scripted = background in (RANDOM, *game.scripted)
     path = Path(background).expanduser()
@@ -124,20 +132,26 @@ def _check_scripted(game: Game, name: str, words: str) -> None:
 
 def _shown(policy: str, run: RunDirectory | None = None) -> str:
     """Return the name of a run, or else of a scripted policy, for tables and pictures."""
-    if run is not None:
-        return run.path.name
-    name = without_digest(policy)
-    return name.partition(":")[2] or name
+    return run.path.name if run is not None else shown_policy(policy)
 
 
 def check_picture(path: Path) -> None:
-    """Raise a `UsageError` unless a file's name ends with the format of a picture."""
-    if path.suffix.removeprefix(".") not in FORMATS:
+    """Raise a `UsageError` if no picture can be written to a path."""
+    if _format_of(path) not in FORMATS:
         raise UsageError(f"out: {path} must end with one of {', '.join(f'.{k}' for k in FORMATS)}")
+    if path.is_dir():
+        raise UsageError(f"out: {path} is a directory; name a file")
+    if not path.parent.is_dir():
+        raise UsageError(f"out: {path.parent} is no directory; make it, or name another file")
+    if not os.access(path.parent, os.W_OK):
+        raise UsageError(f"out: {path.parent} cannot be written; name a file elsewhere")
 
 
 def write_chart(found: FocalEvaluation, path: Path) -> None:
     """Draw a Schelling diagram into a file with the name of a picture."""
-    kind = path.suffix.removeprefix(".")
     name = f"{found.focal} among {found.background}"
-    write_file(path, Picture(path.stem, name, name, focal_chart(found)).encoded(kind))
+    write_file(path, Picture(path.stem, name, name, focal_chart(found)).encoded(_format_of(path)))
+
+
+def _format_of(path: Path) -> str:
+    return path.suffix.removeprefix(".").lower()

@@ -206,7 +206,7 @@ def _evaluate_among(options: EvaluateOptions, background: str) -> int:
 
 def _play_among(options: EvaluateOptions, background: str, limits: Limits) -> FocalEvaluation:
     """Play the run's policies, or a scripted policy of a game, among others."""
-    from remuda.envs.registry import is_known
+    from remuda.envs.registry import find_game, is_known
     from remuda.runs.run_directory import RunDirectory
     from remuda.ui.analysis.focal import evaluate_among, evaluate_policy_among
 
@@ -225,11 +225,16 @@ def _play_among(options: EvaluateOptions, background: str, limits: Limits) -> Fo
         return evaluate_among(run, *played, checkpoint=options.checkpoint, **chosen)
     if "checkpoint" in options.model_fields_set:
         raise ConfigError("--checkpoint cannot be combined with --policy; leave one out")
-    if not is_known(target) and ("/" in target or options.run.is_dir()):
-        raise ConfigError(
-            f"{target} is a run; with --policy, name a game, or leave out --policy to evaluate the "
-            "run's policies"
-        )
+    if not is_known(target):
+        if options.run.is_dir():
+            raise ConfigError(
+                f"{target} is a run; with --policy, name a game, or leave out --policy to evaluate "
+                "the run's policies"
+            )
+        try:
+            find_game(target)
+        except ConfigError as error:
+            raise ConfigError(f"with --policy, name a game: {error}") from None
     game = options.env.options
     return evaluate_policy_among(options.policy, *played, game=target, options=game, **chosen)
 
