@@ -382,6 +382,7 @@ def test_every_benchmark_records(program):
     if is_program and program.name not in (
         "figures.py",
         "worlds_picture.py",
+        "brigade_map_picture.py",
         "dashboard_picture.py",
     ):
         told = "a benchmark takes recording.options_of and ends with Results.finish"
