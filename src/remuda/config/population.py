@@ -355,4 +355,4 @@ class AnalysisConfig(Section):
         ),
     ] = 64
     """Maximum members in an analysis: learning policies first, then frozen copies, the newest of
-    each policy in turn."""
+    each policy in turn. Several roles take turns, and each has at least one member."""

@@ -161,8 +161,7 @@ class PopulationAnalyser:
 
         A single role may have frozen copies only, besides one policy that learns.
         """
-        own = [member for role in self._roles for member in role]
-        found = chosen(self._table, self._max_members, self._excluded, own or None)
+        found = chosen(self._table, self._max_members, self._excluded, self._roles)
         if len(found) < 2 and len(self._roles) == 1:
             return chosen(self._table, self._max_members, self._excluded)
         return found
@@ -243,7 +242,9 @@ def _members_of_roles(
     """Return the members of each role: policies that learn, or all of a role that has none."""
     roster = spec.roster.with_imported(table.slots.origins)
     outsiders = [
-        each for each in table.slots.outsiders.values() if each.policy not in roster.agents
+        each
+        for each in table.slots.outsiders.values()
+        if each.policy not in roster.reserved_members
     ]
     found = []
     for group in seats.groups:
@@ -258,12 +259,13 @@ def chosen(
     table: Table,
     max_members: int,
     excluded: Collection[str] = (),
-    among: Sequence[tuple[int, int]] | None = None,
+    roles: Sequence[Sequence[tuple[int, int]]] = (),
 ) -> Integers:
     """Choose at most `max_members` members to analyse: [N, 2], policy index and version of each.
 
-    `excluded`: names; `among`: the members to choose from; None: all.
+    `excluded`: names; `roles`: the members of each role to choose from; empty: all members.
     Learning members come first, then each policy's newest copy, its second newest, and so on.
+    Several roles take turns, and each has at least one member.
     """
     occupants = table.occupants
     before = occupants.sequence.copy()
@@ -274,15 +276,23 @@ def chosen(
     is_present &= occupants.sequence == before
     found = identity[is_present][:, [POLICY, VERSION]]
     found = found[~np.isin(found[:, 0], [table.names.index(name) for name in excluded])]
-    if among is not None:
-        found = found[[tuple(member) in among for member in found.tolist()]]
+    role_of = {member: number for number, role in enumerate(roles) for member in role}
+    if roles:
+        found = found[[tuple(member) in role_of for member in found.tolist()]]
     live, frozen = found[found[:, 1] < 0], found[found[:, 1] >= 0]
     frozen = frozen[np.lexsort((-frozen[:, 1], frozen[:, 0]))]
     # For each copy, the number of newer copies of its policy.
     first = np.searchsorted(frozen[:, 0], frozen[:, 0])
     newer = np.arange(len(frozen)) - first
     frozen = frozen[np.lexsort((frozen[:, 0], newer))]
-    return np.concatenate([live, frozen])[:max_members].astype(np.int64)
+    ordered = np.concatenate([live, frozen])
+    turns, taken = [], [0] * (len(roles) or 1)
+    for member in ordered.tolist():
+        role = role_of.get(tuple(member), 0)
+        turns.append(taken[role])
+        taken[role] += 1
+    first = np.argsort(turns, kind="stable")[: max(max_members, len(roles))]
+    return ordered[np.sort(first)].astype(np.int64)
 
 
 def _helper(

@@ -63,9 +63,12 @@ def measure(payoffs: Payoffs, live: Bools, game: EmpiricalGame | None = None) ->
     unmet = float((~known & distinct).sum() / max(distinct.sum(), 1))
     if len(chosen) < 2:
         return AnalysisNumbers(analysed=0, unmet=unmet), mean_payoffs, mixed
-    part = whole.part(chosen.tolist())
     if game is not None:
-        game = game.part(lambda _, name: name in part.names)
+        left = {whole.names[place] for place in chosen}
+        game = game.part(lambda _, name: name in left)
+        (role,) = game.roles
+        chosen = np.array([whole.names.index(name) for name in role.strategies], np.int64)
+    part = whole.part(chosen.tolist())
     mixture = _nash(part) if game is None else _solution(part, game)
     if mixture is not None:
         mixed[chosen] = mixture
@@ -100,21 +103,21 @@ def measure_roles(
         mean_payoffs: Numbers = np.where(known, payoffs.matrix, 0.0).sum(1) / known.sum(1)
     mixed = np.full(len(live), np.nan)
     unmet = float((~known & opposed).sum() / max(opposed.sum(), 1))
-    chosen = gapless(known | ~opposed, live)
+    chosen = gapless(known | ~opposed, live, numbers)
     if len(set(numbers[chosen])) < len(roles):
         return AnalysisNumbers(analysed=0, unmet=unmet), mean_payoffs, mixed
-    left = [payoffs.names[place] for place in chosen]
+    left = {payoffs.names[place] for place in chosen}
+    # Members keep the order of their role, which is that of the game and of its mixtures.
     roles = [
-        replace(role, strategies=tuple(name for name in left if name in role.strategies))
+        replace(role, strategies=tuple(name for name in role.strategies if name in left))
         for role in roles
     ]
     if game is not None:
         game = game.part(lambda _, name: name in left)
     pairs = pairs_of_roles(payoffs, roles)
     mixtures = _solution_of_roles(pairs, roles, game)
-    by_role = [np.flatnonzero(np.isin(payoffs.names, role.strategies)) for role in roles]
-    for places, mixture in zip(by_role, mixtures or (), strict=mixtures is not None):
-        mixed[places] = mixture
+    for role, mixture in zip(roles, mixtures or (), strict=mixtures is not None):
+        mixed[[payoffs.names.index(name) for name in role.strategies]] = mixture
     played = None if mixtures is None else np.concatenate(mixtures)
     gains = [_gain(pair, mean_over_opponents) for pair in pairs]
     found = AnalysisNumbers(
@@ -129,19 +132,27 @@ def measure_roles(
     return found, mean_payoffs, mixed
 
 
-def gapless(known: Bools, live: Bools) -> Integers:
-    """Return a set of members that all met each other: [K] indices, in order.
+def gapless(known: Bools, live: Bools, roles: Integers | None = None) -> Integers:
+    """Return a set of members that all met their opponents: [K] indices, in order.
 
-    The member with the most gaps is removed repeatedly. In a tie, frozen members are removed before
-    live ones, and later ones before earlier ones.
+    The member that met the smallest share of its opponents is removed repeatedly, but never the
+    last of a role; the set is empty if that leaves a gap. In a tie, frozen members are removed
+    before live ones, and later ones before earlier ones.
+
+    roles: [N] the role of each member, whose opponents have other roles; None: all are opponents.
     """
-    missing = ~(known & known.T)
-    np.fill_diagonal(missing, False)
+    opposed = ~np.eye(len(live), dtype=np.bool_) if roles is None else roles[:, None] != roles
+    missing = ~(known & known.T) & opposed
     kept = np.ones(len(live), np.bool_)
     while len(kept):
-        gaps = np.where(kept, missing[:, kept].sum(1), 0)
+        gaps = missing[:, kept].sum(1) / np.maximum(opposed[:, kept].sum(1), 1)
+        gaps[~kept] = 0.0
         if not gaps.any():
             break
+        if roles is not None:
+            gaps[np.bincount(roles[kept], minlength=roles.max() + 1)[roles] == 1] = 0.0
+            if not gaps.any():
+                return np.flatnonzero(gaps)
         worst = np.flatnonzero(gaps == gaps.max())
         frozen = worst[~live[worst]]
         kept[frozen[-1] if len(frozen) else worst[-1]] = False

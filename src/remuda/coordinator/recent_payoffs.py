@@ -10,7 +10,7 @@ import numpy as np
 from remuda.analysis.payoffs.empirical_game import EmpiricalGame, Role
 from remuda.analysis.payoffs.from_ledger import KEY, PIECE, LedgerReader, keys_of, sharing
 from remuda.analysis.payoffs.payoffs import Payoffs, from_sums
-from remuda.analysis.payoffs.profile_sums import ProfileSums
+from remuda.analysis.payoffs.profile_sums import ProfileSums, TooLargeError
 from remuda.analysis.payoffs.run_seats import RunSeats, group_numbers
 from remuda.analysis.payoffs.sums import ROWS, add_up
 from remuda.errors import RunDirectoryError
@@ -23,7 +23,7 @@ Member = tuple[int, int]  # a policy's index in the ledger, and its version; -1:
 RECENT = 1000
 """If one of two members learns, older meetings are scaled down to this number, so that results of
 current weights replace those of old weights. The same holds for the matches of a line-up."""
-LARGEST = 2_000_000  # line-ups times squared members of a game; more need seconds to solve
+LARGEST = 2_000_000  # the largest size of a game (`ProfileSums`); more need seconds to solve
 
 
 class RecentPayoffs:
@@ -33,7 +33,8 @@ class RecentPayoffs:
     2. If one of two members learns, all meetings of the newest `read` count, and all older ones
        together count as at most `RECENT` meetings.
     3. A new policy starts from zero: results of the previous policy with its name are cleared.
-    4. A ledger that became shorter, or was replaced, is read from its start.
+    4. A ledger that became shorter, or was replaced, is read from its start. So is a ledger of
+       which records could not be added up.
     """
 
     def __init__(
@@ -67,9 +68,7 @@ class RecentPayoffs:
         except RunDirectoryError:
             return
         if ledger.end < self._read:
-            self._read, self._sums = 0, np.zeros_like(self._sums)
-            if self._line_ups is not None:
-                self._line_ups.clear()
+            self._clear()
         if self._line_ups is not None:
             self._line_ups.scale_down()
         begin = self._read or ledger.begin
@@ -81,8 +80,18 @@ class RecentPayoffs:
                 if not len(records):
                     break
                 remaining -= len(records)
-                self._add(records, ledger.policies)
+                try:
+                    self._add(records, ledger.policies)
+                except BaseException:  # some may have been added, and must not count twice
+                    self._clear()
+                    raise
                 self._read = begin = begin + len(records) * ledger.kind.itemsize
+
+    def _clear(self) -> None:
+        """Forget all results, so that the ledger is read from its start."""
+        self._read, self._sums = 0, np.zeros_like(self._sums)
+        if self._line_ups is not None:
+            self._line_ups.clear()
 
     def payoffs(self) -> Payoffs:
         """Return the payoffs of the members, named by key, as a symmetric game."""
@@ -149,7 +158,7 @@ class RecentLineUps:
         self.clear()
 
     def clear(self) -> None:
-        self._sums: ProfileSums | None = ProfileSums(self.roles, self._role_of_seat)
+        self._sums: ProfileSums | None = ProfileSums(self.roles, self._role_of_seat, LARGEST)
 
     def scale_down(self) -> None:
         """Let older matches of each line-up count as at most `RECENT`."""
@@ -169,8 +178,9 @@ class RecentLineUps:
             return
         seats = zip(self._seats, self._role_of_seat, strict=True)
         chosen = np.stack([places_of(keys[:, seat], self._keys[r]) for seat, r in seats], 1)
-        self._sums.add(chosen, returns[:, self._seats])
-        if self._sums.cells > LARGEST:
+        try:
+            self._sums.add(chosen, returns[:, self._seats])
+        except TooLargeError:
             self._sums = None
 
     def game(self) -> EmpiricalGame | None:
@@ -179,6 +189,8 @@ class RecentLineUps:
 
 def places_of(found: Integers, keys: Integers) -> Integers:
     """Return the index in `keys` [N] of each of `found`; -1: not among them."""
+    if not len(keys):
+        return np.full(found.shape, -1)
     order = np.argsort(keys)
     places = order[np.searchsorted(keys, found, sorter=order).clip(0, len(order) - 1)]
     return np.where(keys[places] == found, places, -1)

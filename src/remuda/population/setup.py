@@ -260,18 +260,19 @@ def _check_dealt(config: Config, roster: Roster) -> None:
     """Refuse policies that the matchmaker would never deal."""
     population, seats, policies = config.population, len(roster.dealt_seats), roster.policies
     start = f"the matchmaker {population.matchmaker} never deals"
-    if population.matchmaker == "teams":
+    if population.teams and population.matchmaker in ("teams", "mixed"):
         for key, names in (
-            ("policies", policies),
+            ("policies", policies if population.matchmaker == "teams" else ()),
             ("scripted", population.scripted),
             ("members_from", population.members_from),
         ):
             unlisted = [name for name in names if not population.team_of(name)]
             if unlisted:
                 raise ConfigError(
-                    f"{start} {', '.join(unlisted)}: no team lists them; add them to "
+                    f"population.{key}: no team lists {', '.join(unlisted)}; add them to "
                     f"population.teams.TEAM.policies, or leave them out of population.{key}"
                 )
+        _check_slots_in_teams(roster)
         game = find_game(config.game)
         for name in population.learning_in_teams if population.policies is None else ():
             if name in (RANDOM, *game.scripted):
@@ -280,7 +281,7 @@ def _check_dealt(config: Config, roster: Roster) -> None:
                     f"policy of {config.game}; name a member, as in --population.scripted."
                     f"{name}_bot {name}, and list {name}_bot; or list another name to learn"
                 )
-    if population.matchmaker == "self_play":
+    if population.matchmaker == "self_play" and not population.teams:
         for name in policies:
             if not roster.is_free(name):
                 own = ", ".join(roster.agents[seat] for seat in roster.seats_of(name))
@@ -294,6 +295,21 @@ def _check_dealt(config: Config, roster: Roster) -> None:
             f"{start} {', '.join(policies[seats:])}: it seats one policy for each of the {seats} "
             f"agents; set population.policies {seats}, or another population.matchmaker"
         )
+
+
+def _check_slots_in_teams(roster: Roster) -> None:
+    """Refuse slots in which a newborn might take the seats of a team that does not learn."""
+    learning = {seat for name in roster.first for seat in roster.seats_of(name)}
+    fixed = [seat for seat in roster.dealt_seats if seat not in learning]
+    for name in roster.unborn:
+        if set(roster.seats_of(name)) & set(fixed):
+            raise ConfigError(
+                f"population.births.slots: {name} might take the seat of "
+                f"{roster.agents[fixed[0]]}, whose team lists no policy that learns; restrict it, "
+                f"as in --population.seats.{name} "
+                f"[{','.join(roster.agents[seat] for seat in sorted(learning))}], or leave "
+                "population.births.slots out"
+            )
 
 
 def expected_shares(population: PopulationConfig, roster: Roster) -> dict[str, float]:

@@ -32,6 +32,7 @@ TREE = {
     "checkpoint": {"evaluate_episodes": 0},
 }
 RED, BLUE = ("agent_0", "agent_1"), ("agent_2", "agent_3", "agent_4")
+MIXED = {"matchmaker": "mixed", "shares": {"prioritized": 0.5, "random": 0.5}}
 
 
 def teams_of(red, blue, **population):
@@ -171,6 +172,12 @@ def test_versions_of_one_policy_may_play_for_two_teams(tmp_path):
     assert (matches["policy"][:, 2:5] == 4).any()
 
 
+def test_slots_of_a_team_that_learns_leave_the_other_team_fixed():
+    slots = {"scripted": {"bot": "random"}, "births": {"slots": 1}, "seats": {"born_0": RED}}
+    spec = RunSpec.of(load_config(overlay(TREE, teams_of(("a",), ("bot",), **slots, **MIXED))))
+    assert [spec.roster.fixed_on(seat) for seat in range(5)] == [[], [], *[["bot"]] * 3]
+
+
 @pytest.mark.slow
 def test_a_run_with_them_is_resumed_exactly(other, tmp_path):
     tree = mixed(other)
@@ -206,6 +213,10 @@ def test_they_take_part_in_a_run_of_several_processes(actors, other, tmp_path):
         (("a", "{}:y"), ("c", "{}:y"), {"members_from": ("{}:y",)}),
         (("a", "bot"), ("c",), {"scripted": {"bot": "random"}, "policies": ("a", "bot", "c")}),
         (("a", "bot"), ("c",), {"scripted": {"bot": "random"}, "snapshots": {"share": 0.0}}),
+        (("a",), ("c",), {"scripted": {"bot": "random"}, **MIXED}),
+        (("a",), ("c",), {"members_from": ("{}:y",), **MIXED}),
+        (("a",), ("bot",), {"scripted": {"bot": "random"}, "births": {"slots": 2}, **MIXED}),
+        (("a",), ("c",), {"matchmaker": "self_play"}),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(red, blue, more, other, tmp_path):

@@ -10,8 +10,11 @@ from remuda.analysis.payoffs.empirical_game import EmpiricalGame, Role
 from remuda.errors import UsageError
 from remuda.types import Array, Integers, Numbers
 
-PIECE = 1 << 15  # matches added at once
-LARGEST = 20_000_000  # profiles times squared strategies of a game; more need gigabytes
+PIECE = 1 << 15  # the most matches added at once
+CELLS = 1 << 22  # the most covariances of matches added at once
+LARGEST = 20_000_000
+"""The default limit of a game's size: its profiles times the square of its strategies, or of its
+seats if there are more. A larger game needs gigabytes."""
 
 
 class TooLargeError(UsageError):
@@ -19,8 +22,8 @@ class TooLargeError(UsageError):
 
     def __init__(self, roles: Sequence[Role], count: int, size: int) -> None:
         super().__init__(
-            f"the matches have {count:,} profiles of {size} strategies, too many for one game; "
-            "select fewer policies"
+            f"the matches have {count:,} profiles of {size} strategies or more, too many for one "
+            "game; select fewer policies"
         )
         self.roles = tuple(roles)
 
@@ -33,9 +36,11 @@ class ProfileSums:
     computing the sample variance".
     """
 
-    def __init__(self, roles: Sequence[Role], role_of_seat: Sequence[int]) -> None:
+    def __init__(
+        self, roles: Sequence[Role], role_of_seat: Sequence[int], largest: int = LARGEST
+    ) -> None:
         """Check that `role_of_seat` [N], the index of each seat's role, fits the roles."""
-        self._roles = tuple(roles)
+        self._roles, self._largest = tuple(roles), largest
         self._seats = list(role_of_seat)
         for number, role in enumerate(roles):
             count = self._seats.count(number)
@@ -54,19 +59,17 @@ class ProfileSums:
     def add(self, chosen: Integers, returns: Numbers) -> None:
         """Add matches; those with a NaN return, of a seat that took no part, are left out.
 
+        Raise TooLargeError before the game becomes larger than allowed.
+
         chosen: [M, N] the number of each seat's strategy within its role; -1: none, which leaves
             the match out.
         returns: [M, N]
         """
         known = ~np.isnan(returns).any(1) & (chosen >= 0).all(1)
         numbers, returns = chosen[known] + self._starts, returns[known]
-        for start in range(0, len(numbers), PIECE):
-            self._add(numbers[start : start + PIECE], returns[start : start + PIECE])
-
-    @property
-    def cells(self) -> int:
-        """The number of covariances in the game: its size in memory."""
-        return len(self._rows) * self._size**2
+        piece = max(min(PIECE, CELLS // len(self._seats) ** 2), 1)
+        for start in range(0, len(numbers), piece):
+            self._add(numbers[start : start + piece], returns[start : start + piece])
 
     def scale_down(self, most: float) -> None:
         """Let the matches of each profile so far count as at most `most`."""
@@ -88,6 +91,8 @@ class ProfileSums:
         ordered = np.take_along_axis(numbers, order, 1)
         profiles, inverse = np.unique(ordered, axis=0, return_inverse=True)
         inverse = inverse.reshape(-1)
+        found = list(map(tuple, profiles.tolist()))
+        self._check_size(len(self._rows) + sum(each not in self._rows for each in found))
         # a strategy's return is the mean over its seats
         same = (ordered[:, :, None] == ordered[:, None, :]).astype(np.float64)
         earned = np.einsum("mij,mj->mi", same, np.take_along_axis(returns, order, 1)) / same.sum(2)
@@ -98,7 +103,11 @@ class ProfileSums:
         away = earned - means[inverse]
         squares = np.zeros((*profiles.shape, profiles.shape[1]))
         np.add.at(squares, inverse, away[:, :, None] * away[:, None, :])
-        self._merge(list(map(tuple, profiles.tolist())), counts, means, squares)
+        self._merge(found, counts, means, squares)
+
+    def _check_size(self, count: int) -> None:
+        if count * max(self._size, len(self._seats)) ** 2 > self._largest:
+            raise TooLargeError(self._roles, count, self._size)
 
     def _merge(
         self, profiles: list[tuple[int, ...]], counts: Numbers, means: Numbers, squares: Numbers
@@ -119,8 +128,6 @@ class ProfileSums:
     def game(self) -> EmpiricalGame:
         """Return the game of all matches that were added; its profiles are in order."""
         count, size = len(self._rows), self._size
-        if count * size**2 > LARGEST:
-            raise TooLargeError(self._roles, count, size)
         ordered: Integers = np.array(sorted(self._rows), np.int64).reshape(count, len(self._seats))
         rows = [self._rows[each] for each in map(tuple, ordered.tolist())]
         profiles: Integers = np.zeros((count, size), np.int64)
