@@ -24,7 +24,7 @@ LINES, LOCK = "psro.jsonl", "lock"
 CHECK = "check"  # the key of a line's checksum, which covers the rest of the line
 PREVIOUS = "previous"  # the key of the previous line's checksum
 KIND = "psro"  # the key of the format version in the first line
-VERSION = 6
+VERSION = 7
 
 
 class Record:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -43,7 +42,6 @@ class Rounds:
         self._record, self._stopped = record, stopped
         self._seats = len(setup.env.agents)
         self.sums = LineUpSums(self._seats, setup.settings.symmetric)
-        self._played = Counter[LineUp]()  # matches of each line-up
         self._done: set[tuple[int, int]] = set()  # rounds played: (iteration, 0 or 1)
         self._first: dict[int, int] = {}  # by iteration, the matches of each new line-up
 
@@ -75,9 +73,8 @@ class Rounds:
         """Count the matches of a round, as it is recorded."""
         self._done.add((line["after"], line["round"]))
         self._first[line["after"]] = line["first"]
-        for each, matches in zip(line["line_ups"], line["matches"], strict=True):
+        for each in line["line_ups"]:
             self.sums.add(each["line_up"], each["sums"])
-            self._played[tuple(each["line_up"])] += matches
 
     def _play(
         self,
@@ -98,19 +95,12 @@ class Rounds:
                 self._setup.env,
                 line_ups,
                 list(wanted.values()),
-                int(make_rng(self._settings.seed, "psro", "matches").integers(2**62)),
+                int(make_rng(self._settings.seed, "psro", "matches", number, turn).integers(2**62)),
                 self._settings.symmetric,
-                [self._played[line_up] for line_up in wanted],
                 Limits(interrupted=self._stopped),  # a round may take minutes
             )
             if self._stopped():
                 raise StoppedError
-        line = {
-            "after": number,
-            "round": turn,
-            "first": first,
-            "line_ups": played,
-            "matches": list(wanted.values()),
-        }
+        line = {"after": number, "round": turn, "first": first, "line_ups": played}
         self._record(line)
         self.count(line)

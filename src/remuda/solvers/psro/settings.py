@@ -51,8 +51,8 @@ class PsroSettings(ResponseSettings):
     candidates: PositiveInt = 2
     """Best responses trained for each role, as one stack; the best one is used."""
     matches: int = Field(2000, ge=2)
-    """Matches per new line-up of two players' policies. With more players the new line-ups of a
-    policy share as many. Line-ups that matter for the mixtures play more."""
+    """Matches of each new line-up of two players. With more players all new line-ups together play
+    this many for each policy. Line-ups that matter for the mixtures play more."""
     trials: int = Field(2000, ge=2)
     """Matches per candidate, to choose the best."""
 

@@ -3,7 +3,7 @@
 Each iteration plays the line-ups of policies that have not met, solves the meta-game, and trains
 best responses of all roles to the resulting distribution, as one stack. If the game can be
 traversed, the gains of deviations are computed exactly from the networks. Otherwise they are lower
-bounds, from the gains of the responses in fresh matches.
+bounds, from the gains of the known policies in fresh matches.
 """
 
 from __future__ import annotations
