@@ -1,4 +1,4 @@
-"""A game of one turn whose luck is common to all players: `safe` earns 0, `gamble` 0.5 on average."""
+"""A game of one turn whose luck all players share: a gamble earns 0.5 on average, else 0."""
 
 import numpy as np
 from gymnasium.spaces import Box, Discrete

@@ -184,7 +184,7 @@ def test_a_policy_of_the_set_may_be_the_best_deviation():
     """Red before: only new policies counted, so a known gain of 1 was 0."""
     sums = LineUpSums(3)
     for line_up in sums.line_ups((2, 2, 2)):
-        earned = np.array(line_up, np.float64) + [0.01, -0.01, 0.01]
+        earned = np.add(line_up, [0.01, -0.01, 0.01])
         for returns in (earned + 0.1, earned - 0.1):
             sums.add(line_up, [1, 1, 1, *returns, *returns**2])
     pure = MetaStrategy.independent([np.array([1.0, 0.0])] * 3, 3)

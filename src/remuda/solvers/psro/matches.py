@@ -2,7 +2,8 @@
 
 In a symmetric game the seats of each match are dealt at random. All orders of a line-up are then
 one line-up, which is written in ascending order. A seat that took no part in a match has no return
-in it, and its mean is over its other matches.
+in it, and its mean is over its other matches. In a two-player constant-sum game it gets the rest of
+the sum, so that the payoffs stay constant-sum.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from remuda.evaluation.tournaments.entrants import Entrant
 from remuda.evaluation.tournaments.random_numbers import derive
 from remuda.evaluation.tournaments.schedule import Schedule, numbered
 from remuda.solvers.exploit.matches import play
+from remuda.solvers.psro.meta_solvers import TOLERANCE, is_zero_sum
 from remuda.solvers.psro.meta_strategy import SUPPORT, MetaStrategy, gain_of, payoffs_against
 from remuda.solvers.psro.populations import orders_of
 from remuda.types import Floats, Integers, Numbers
@@ -166,7 +168,8 @@ def play_line_ups(
 ) -> list[dict[str, Any]]:
     """Play line-ups, a number of matches of each, and return their sums."""
     schedule = LineUpSchedule(list(line_ups.values()), matches, seed, symmetric)
-    played = schedule.by_place(*play(env, schedule, seed, limits).played())
+    numbers, all_returns = play(env, schedule, seed, limits).played()
+    played = schedule.by_place(numbers, with_rest(all_returns.astype(np.float64)))
     found = []
     for line_up, returns in zip(line_ups, played, strict=True):
         acted = (~np.isnan(returns)).sum(0)
@@ -181,6 +184,18 @@ def play_line_ups(
         sums = np.concatenate([acted, np.nansum(returns, 0), np.nansum(returns**2, 0)])
         found.append({"line_up": list(line_up), "sums": sums.tolist()})
     return found
+
+
+def with_rest(returns: Numbers) -> Numbers:
+    """Return returns [M, N] in which an absent seat of a constant-sum game has the rest of the sum.
+
+    The game is one if it has two players, and all matches in which both act have the same sum.
+    """
+    both = returns[~np.isnan(returns).any(1)]
+    if not len(both) or len(both) == len(returns) or not is_zero_sum(both.T, TOLERANCE):
+        return returns
+    rest = both.sum(1).mean() - returns[:, ::-1]
+    return np.where(np.isnan(returns), rest, returns)
 
 
 def first_matches(new: int, counts: Sequence[int], matches: int) -> int:
@@ -252,8 +267,8 @@ def gains_of(
     """Return the gains of all policies against an earlier strategy, and their uncertainty.
 
     A deviation plays the best policy of its role, which the strategy may contain already, or none
-    if all of them lose. So intervals cover all these choices (Bonferroni). They use Student's t with the degrees of freedom of the line-up with
-    the fewest matches.
+    if all of them lose. So intervals cover all these choices (Bonferroni). They use Student's t
+    with the degrees of freedom of the line-up with the fewest matches.
 
     Returns: the gain of each role [R], half of its 95% interval [R], and half of that of the sum
     over all seats.

@@ -21,7 +21,7 @@ from remuda.system.rng import make_rng
 
 
 class StoppedError(Exception):
-    """A stop signal during matches: the round is discarded."""
+    """A stop signal during matches or a search: the unfinished step is discarded."""
 
 
 class Rounds:
@@ -56,11 +56,12 @@ class Rounds:
         self._play(number, 0, dict.fromkeys(new, matches), by_seat, matches)
 
     def play_more(
-        self, number: int, by_seat: Sequence[Sequence[Named]], strategy: MetaStrategy
+        self, number: int, by_seat: Sequence[Sequence[Named]], solve: Callable[[], MetaStrategy]
     ) -> None:
-        """Play more matches of the line-ups that matter for a strategy."""
+        """Play more matches of the line-ups that matter for the meta-game's strategy."""
         if (number, 1) in self._done:
             return
+        strategy = solve()
         counts = tuple(map(len, by_seat))
         first, total = self._first[number], self._settings.matches * (sum(counts) - self._seats + 1)
         if self._seats == 2:
