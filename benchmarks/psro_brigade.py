@@ -113,7 +113,7 @@ class Check:
 
 
 def brigade(results: Results, scenario: str, minutes: float, seed: int) -> None:
-    """Search by role and with one set, and hold the profile with the smaller gains to the bar."""
+    """Search by role and with one set, and hold both profiles to the bar."""
     began, computed = time.perf_counter(), time.process_time()
     turns = {name: int(count * minutes / HALF_HOUR) for name, count in TURNS.items()}
     found: dict[str, Check] = {}

@@ -27,7 +27,7 @@ from remuda.runs.saved_weights import load_run
 from remuda.solvers.exploit.bounds import error_of_sum, mean_of
 from remuda.solvers.exploit.matches import Lineup, play_lineups
 from remuda.solvers.exploit.target import make_target
-from remuda.solvers.psro.matches import LineUpSums, play_line_ups
+from remuda.solvers.psro.matches import LineUpSums, play_line_ups, with_rest
 from remuda.ui.cli.main import run
 from remuda.ui.play.playing import episode
 from remuda.ui.plots.recording import write_histories
@@ -93,18 +93,31 @@ def test_a_lineup_has_no_return_where_a_seat_took_no_part():
 
 
 def test_a_double_oracle_takes_each_seat_s_mean_over_the_matches_in_which_it_acted():
-    line_up = {(0, 0): ("random", "random")}
-    (found,) = play_line_ups(EnvSpec.of(TWO, {}), line_up, [40], 3)
-    count, guests, *sums = found["sums"]
-    assert count == 40
+    line_up = {(0, 0, 0): ("random",) * 3}
+    options = {"names": ["host", "other", "guest"], "empty": 0}
+    (found,) = play_line_ups(EnvSpec.of(GUESTS, options), line_up, [40], 3)
+    count, others, guests, *sums = found["sums"]
+    assert count == others == 40
     assert 10 <= guests <= 30
-    assert sums == [4.0 * count, 10.0 * guests, 16.0 * count, 100.0 * guests]
-    known = LineUpSums(2)
-    known.add((0, 0), found["sums"])
-    assert known.payoffs((1, 1)).ravel().tolist() == [4.0, 10.0]
-    assert known.matches((1, 1)) == guests
+    assert sums[:3] == [4.0 * count, 8.0 * count, 10.0 * guests]
+    assert sums[3:] == [16.0 * count, 64.0 * count, 100.0 * guests]
+    known = LineUpSums(3)
+    known.add((0, 0, 0), found["sums"])
+    assert known.payoffs((1, 1, 1)).ravel().tolist() == [4.0, 8.0, 10.0]
+    assert known.matches((1, 1, 1)) == guests
+    line_up = {(0, 0): ("random", "random")}
     with refuses(UsageError):
         play_line_ups(EnvSpec.of("absent_agents:never_together", {}), line_up, [8], 3)
+
+
+def test_an_absent_seat_of_a_constant_sum_game_has_the_rest_of_the_sum():
+    """Red before: means over different matches were no zero-sum game, which solvers refused."""
+    returns = np.array([[3.0, -2.0], [-1.0, np.nan], [0.0, 1.0], [np.nan, 4.0]])
+    assert with_rest(returns).tolist() == [[3.0, -2.0], [-1.0, 2.0], [0.0, 1.0], [-3.0, 4.0]]
+    for other in (np.delete(returns, [0, 2], 0), np.vstack([returns, [5.0, 5.0]])):
+        assert np.array_equal(with_rest(other), other, equal_nan=True)
+    (found,) = play_line_ups(EnvSpec.of(TWO, {}), {(0, 0): ("random", "random")}, [40], 3)
+    assert found["sums"] == [40.0, 40.0, 160.0, 400.0, 640.0, 4000.0]
 
 
 def test_sums_over_seats_vary_as_the_sum_of_their_means_does():

@@ -64,6 +64,23 @@ def test_a_profile_of_a_double_oracle_is_played_as_it_is(learners, tmp_path):
         find_target(tmp_path, greedy=True)
 
 
+def test_a_directory_without_a_profile_is_no_target(learners, tmp_path):
+    """Red before: of no run, because it has no config.yaml; or the profile before the resume."""
+    remuda.psro("kuhn_poker", iterations=0, directory=tmp_path / "exact")
+    with refuses(UsageError):
+        find_target(tmp_path / "exact")
+    place, setup = tmp_path / "killed", Setup(GAME, {}, settings_of(learners))
+    run_trained(setup, place, PlainView())
+
+    def killed():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_trained(setup, place, PlainView(), resume=True, on_iteration=lambda _: killed())
+    with refuses(UsageError):
+        find_target(place)
+
+
 def test_warm_oracles_begin_with_the_weights_of_their_role(learners, tmp_path):
     """Trained for fewer turns than a rollout has, so that nothing is learned."""
     settings = settings_of(
@@ -87,6 +104,48 @@ def test_warm_oracles_begin_with_the_weights_of_their_role(learners, tmp_path):
         assert (warm == own.snapshot.weights).all()
         assert np.abs(new - own.snapshot.weights).max() > 0.01
     assert next(line for line in read(tmp_path) if "first_policies" in line)
+
+
+def test_warm_oracles_need_the_network_of_the_first_policies(learners, tmp_path):
+    """Red before: refused only after all matches of iteration 0."""
+    other = {**NETWORK, "network": {"hidden": [8], "activation": "relu"}}
+    settings = settings_of(learners, oracle="ppo", scripted=(), policy=other, warm=1)
+    with refuses(ConfigError, "warm"):
+        run_trained(Setup(GAME, {}, settings), tmp_path / "x", PlainView())
+    assert not (tmp_path / "x").exists()
+
+
+def test_the_run_of_the_first_policies_is_found_from_any_directory(learners, monkeypatch):
+    """Red before: a resume from another directory failed."""
+    monkeypatch.chdir(learners.parent)
+    setup = Setup(GAME, {}, settings_of(learners.name))
+    assert Setup.of(setup.description(), {}).settings.first == learners
+
+
+def test_first_policies_that_remember_are_measured_in_matches(tmp_path):
+    """Red before: refused, because the gains of a recurrent policy are not known exactly."""
+    remuda.train(
+        "kuhn_poker",
+        env={"num_envs": 4},
+        policy={"algorithm": "ppo", "network": {"hidden": [8], "recurrent": 4}},
+        schedule="sequential",
+        run={"turns": 16, "directory": str(tmp_path / "run"), "evaluate_episodes": 0},
+        view="quiet",
+    )
+    settings = settings_of(
+        tmp_path / "run",
+        oracle="ppo",
+        scripted=(),
+        policy=NETWORK,
+        seconds=None,
+        turns=64,
+        schedule="sequential",
+        iterations=0,
+        matches=50,
+        trials=50,
+    )
+    found = run_trained(Setup("kuhn_poker", {}, settings), tmp_path / "psro", PlainView())
+    assert not found.last.is_exact
 
 
 def test_first_policies_are_of_the_same_game(learners, tmp_path):

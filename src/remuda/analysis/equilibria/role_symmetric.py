@@ -33,6 +33,10 @@ Mixtures = tuple[Numbers, ...]
 Stop = Callable[[], bool]
 
 
+class _OverError(Exception):
+    """The end of the search, within a least squares search."""
+
+
 def solve(
     game: EmpiricalGame,
     rng: np.random.Generator,
@@ -67,11 +71,6 @@ def solve(
     return Solution(best, game.values(best), game.regret(best), note)
 
 
-def evaluations(game: EmpiricalGame) -> int:
-    """Return how often payoffs are evaluated at most from one start of the dynamics."""
-    return STEPS + 3 * EVALUATIONS * (game.num_strategies + 1)
-
-
 def _starts(game: EmpiricalGame, rng: np.random.Generator, count: int) -> Iterator[Mixtures]:
     sizes = [len(role.strategies) for role in game.roles]
     yield tuple(np.full(size, 1.0 / size) for size in sizes)
@@ -87,10 +86,10 @@ def _candidates(
         last, mean = _replicate(game, start, spread, is_over)
         for mixtures in (start, last, mean):
             yield mixtures
-            yield _on_support(game, mixtures, spread)
+            yield _on_support(game, mixtures, spread, is_over)
         if not number:
             for mixtures in _uniform_on_supports(game):
-                yield _on_support(game, mixtures, spread)
+                yield _on_support(game, mixtures, spread, is_over)
 
 
 def _pure(game: EmpiricalGame) -> Iterator[Mixtures]:
@@ -132,8 +131,11 @@ def _replicate(
     return mixtures, tuple(each / each.sum() for each in total)
 
 
-def _on_support(game: EmpiricalGame, near: Mixtures, spread: float) -> Mixtures:
-    """Return mixtures of the strategies of `near`, which gain the same if that is possible."""
+def _on_support(game: EmpiricalGame, near: Mixtures, spread: float, is_over: Stop) -> Mixtures:
+    """Return mixtures of the strategies of `near`, which gain the same if that is possible.
+
+    Once the search is over, return `near`.
+    """
     supports: list[Bools] = [mixture > PLAYED for mixture in near]
     sizes = [int(support.sum()) for support in supports]
     ends = np.cumsum(sizes)[:-1]
@@ -147,6 +149,8 @@ def _on_support(game: EmpiricalGame, near: Mixtures, spread: float) -> Mixtures:
         return tuple(found)
 
     def differences(numbers: Numbers) -> Numbers:
+        if is_over():
+            raise _OverError
         gains = game.deviation_payoffs(mixtures_of(numbers)) / spread
         parts: list[Numbers] = [np.array([part.sum() - 1.0]) for part in np.split(numbers, ends)]
         for columns, support in zip(game.columns, supports, strict=True):
@@ -158,7 +162,10 @@ def _on_support(game: EmpiricalGame, near: Mixtures, spread: float) -> Mixtures:
         return mixtures_of(np.ones(len(sizes)))
     begin = _joined(near, supports)
     exact = {"xtol": 1e-15, "ftol": 1e-15, "gtol": 1e-15}
-    found = least_squares(differences, begin, bounds=(0.0, 1.0), **exact, max_nfev=EVALUATIONS)
+    try:
+        found = least_squares(differences, begin, bounds=(0.0, 1.0), **exact, max_nfev=EVALUATIONS)
+    except _OverError:
+        return near
     return mixtures_of(found.x)
 
 

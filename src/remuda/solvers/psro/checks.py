@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+
+import numpy as np
 
 from remuda.analysis.trees.exact_play import WalkedGame, walked_of
 from remuda.analysis.trees.trees import OVER
@@ -20,19 +23,22 @@ from remuda.solvers.exploit.parse_target import of_run
 from remuda.solvers.exploit.target import Target
 from remuda.solvers.psro.games import check_played
 from remuda.solvers.psro.iterations import Setup
-from remuda.solvers.psro.meta_solvers import ZERO_SUM, check_players, check_zero_sum
+from remuda.solvers.psro.meta_solvers import TOLERANCE, ZERO_SUM, check_players, check_zero_sum
 from remuda.solvers.psro.oracles import SeatedTarget, config_of
 from remuda.solvers.psro.populations import check_symmetric
 from remuda.solvers.psro.settings import SCRIPTED
 from remuda.training.saved.policies import SavedPolicies
+from remuda.training.warm_start import differences
 from remuda.types import Numbers
 
-TOLERANCE = 1e-4  # allowed spread of a constant sum, as a share of the payoffs' range
 TRIED = 64  # matches that detect a game that is not zero-sum
 
 
-def check_setup(setup: Setup) -> WalkedGame | None:
-    """Check all settings before anything is written; return the game's tree if it is traversed."""
+def check_setup(setup: Setup, first: Sequence[Entrant] = ()) -> WalkedGame | None:
+    """Check all settings before anything is written; return the game's tree if it is traversed.
+
+    `first`: the first policies, unless they are random.
+    """
     check_played(setup.game)
     env, settings = setup.env, setup.settings
     seats, meta_solver = len(env.agents), settings.meta_solver
@@ -44,6 +50,7 @@ def check_setup(setup: Setup) -> WalkedGame | None:
     for name in settings.scripted:
         find_game(setup.game).policy(name)
     walked, specs = walked_of(env), _specs(setup)
+    specs += tuple(each.spec for each in first if not isinstance(each, str))
     if walked is not None and not _measures_exactly(setup, walked, specs):
         walked = None
     if meta_solver not in ZERO_SUM:
@@ -53,6 +60,7 @@ def check_setup(setup: Setup) -> WalkedGame | None:
     else:  # of a few matches
         target = Target(env, (RANDOM,), (1.0,), ((RANDOM,) * seats,))
         (returns,) = play_lineups(target, [Lineup(0, RANDOM)], TRIED, settings.seed)
+        returns = returns[~np.isnan(returns).any(1)]  # without matches in which a seat is absent
     check_zero_sum(meta_solver, returns.T, TOLERANCE)
     return walked
 
@@ -93,6 +101,21 @@ def first_policies(setup: Setup) -> list[tuple[int, Entrant]]:
             role = 0 if setup.settings.symmetric else seat
             found.setdefault((role, id(policy)), (role, policy))
     return list(found.values())
+
+
+def check_warm(setup: Setup, first: Sequence[tuple[int, Entrant]]) -> None:
+    """Raise a `ConfigError` unless warm candidates can begin with the weights of `first`."""
+    settings, specs = setup.settings, _specs(setup)
+    for role, policy in first if settings.warm and specs else ():
+        if isinstance(policy, str):
+            continue
+        different = list(differences(policy.spec, specs[role * settings.candidates]))
+        if different:
+            raise ConfigError(
+                f"warm: {policy.spec.name} of {settings.first} has another network than the "
+                f"oracles here: {'; '.join(different)}. Pass the values from there, for example "
+                "as --policy.network.activation, or leave out warm"
+            )
 
 
 def _measures_exactly(setup: Setup, walked: WalkedGame, specs: tuple[PolicySpec, ...]) -> bool:

@@ -30,6 +30,7 @@ from remuda.solvers.psro.iterations import (
 )
 from remuda.solvers.psro.meta_solvers import (
     MetaSolver,
+    aimed,
     check_name,
     check_players,
     check_zero_sum,
@@ -70,7 +71,7 @@ def run_exact(
     with opened as record:
         loop = ExactLoop(
             populations,
-            meta_solver(settings.meta_solver, symmetric=settings.symmetric),
+            meta_solver(settings.meta_solver, symmetric=settings.symmetric, stop=stopped),
             record,
             on_iteration,
             stopped,
@@ -125,7 +126,8 @@ class ExactLoop(Loop):
                     return FULL
                 for role, actions in self._added:
                     self.populations.add(role, actions)
-            self._solve()
+            if not self._solve():
+                return INTERRUPTED
 
     def _resume(self, record: Record) -> None:
         for line in record.lines[1:]:
@@ -135,7 +137,7 @@ class ExactLoop(Loop):
         if self.iterations:
             self.populations.payoffs = self.iterations[-1].payoffs
             self._earlier_seconds = self.iterations[-1].seconds
-            self._measure()
+            self._measure(self.iterations[-1].strategy)
 
     def _respond(self) -> bool:
         """Choose the policies to add; return whether any best response is new."""
@@ -155,11 +157,17 @@ class ExactLoop(Loop):
         self._added.sort(key=lambda each: each[0])
         return is_any_new
 
-    def _solve(self) -> None:
-        """Solve the meta-game, measure its mixtures, and record the iteration."""
+    def _solve(self) -> bool:
+        """Solve the meta-game, measure its mixtures, and record the iteration.
+
+        Returns False, and records nothing, if a signal ends the search.
+        """
         populations = self.populations
         populations.fill()
-        strategy, gains = self._measure()
+        strategy = self._solver.solve(populations.payoffs)
+        if strategy.note and self._stopped():
+            return False
+        gains = self._measure(strategy)
         iteration = Iteration(
             len(self.iterations),
             populations.counts,
@@ -169,11 +177,12 @@ class ExactLoop(Loop):
             seconds=self.seconds,
         )
         self.keep(iteration, added=[[role, actions] for role, actions in self._added])
+        return True
 
-    def _measure(self) -> tuple[MetaStrategy, Numbers]:
-        """Solve the meta-game, and find the responses to its targets and the gains [R]."""
+    def _measure(self, strategy: MetaStrategy) -> Numbers:
+        """Find the responses to a strategy's targets, and return the gains [R]."""
         payoffs = self.populations.payoffs
-        strategy = self._solver.solve(payoffs)
+        strategy = aimed(self._solver.name, payoffs, strategy)
         gains, responses = self.populations.gains(strategy)
         if strategy.aims:
             responses = [self.populations.respond(target) for target in strategy.aims]
@@ -181,4 +190,4 @@ class ExactLoop(Loop):
             (gain_of(payoffs, strategy, target, response.value), response)
             for target, response in zip(strategy.targets, responses, strict=True)
         ]
-        return strategy, gains
+        return gains

@@ -2,7 +2,8 @@
 
 In a symmetric game the seats of each match are dealt at random. All orders of a line-up are then
 one line-up, which is written in ascending order. A seat that took no part in a match has no return
-in it, and its mean is over its other matches.
+in it, and its mean is over its other matches. In a two-player constant-sum game it gets the rest of
+the sum, so that the payoffs stay constant-sum.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from remuda.evaluation.tournaments.entrants import Entrant
 from remuda.evaluation.tournaments.random_numbers import derive
 from remuda.evaluation.tournaments.schedule import Schedule, numbered
 from remuda.solvers.exploit.matches import play
+from remuda.solvers.psro.meta_solvers import TOLERANCE, is_zero_sum
 from remuda.solvers.psro.meta_strategy import SUPPORT, MetaStrategy, gain_of, payoffs_against
 from remuda.solvers.psro.populations import orders_of
 from remuda.types import Floats, Integers, Numbers
@@ -107,9 +109,8 @@ class LineUpSums:
 class LineUpSchedule(Schedule):
     """Matches of line-ups, a number of matches for each.
 
-    Match `k` of a line-up draws the same random numbers as match `k` of any other, so line-ups
-    differ by what their policies do, and not by luck (common random numbers). `before`: by line-up,
-    the matches that were played earlier.
+    Every match has its own luck, so the means of line-ups are independent. Intervals of weighted
+    sums of them need that.
     """
 
     def __init__(
@@ -118,23 +119,15 @@ class LineUpSchedule(Schedule):
         matches: Sequence[int],
         seed: int,
         symmetric: bool,
-        before: Sequence[int] = (),
     ) -> None:
         self.episodes, self._seed, self._symmetric = max(matches), seed, symmetric
         self.seatings = np.repeat(np.arange(len(line_ups)), matches)  # [M]: each match's line-up
-        ends = np.cumsum(matches)
-        first = ends - matches - np.array(before or [0] * len(matches), np.int64)
-        self._draws = np.arange(ends[-1]) - np.repeat(first, matches)
         self.players, indices = numbered(each for line_up in line_ups for each in line_up)
         self._line_ups = np.array([[indices[id(each)] for each in own] for own in line_ups])
 
     @property
     def num_matches(self) -> int:
         return len(self.seatings)
-
-    def draws_of(self, numbers: Integers) -> Integers:
-        found: Integers = np.where(numbers < 0, numbers, self._draws[numbers])  # -1: no match
-        return found
 
     def may_sit(self, seat: int) -> list[int]:
         """Return the sorted indices of all policies that play a seat in any match."""
@@ -147,7 +140,7 @@ class LineUpSchedule(Schedule):
         seats = self._line_ups.shape[1]
         if not self._symmetric:
             return np.tile(np.arange(seats), (len(numbers), 1))
-        keys = derive(self._seed, self.draws_of(numbers))
+        keys = derive(self._seed, numbers)
         drawn = [derive(keys, np.full(len(numbers), seat)) for seat in range(seats)]
         return np.stack(drawn, axis=1).argsort(axis=1)
 
@@ -171,15 +164,12 @@ def play_line_ups(
     matches: Sequence[int],
     seed: int,
     symmetric: bool = False,
-    before: Sequence[int] = (),
     limits: Limits | None = None,
 ) -> list[dict[str, Any]]:
-    """Play line-ups, a number of matches of each, and return their sums.
-
-    `before`: by line-up, the matches that were played earlier with this seed.
-    """
-    schedule = LineUpSchedule(list(line_ups.values()), matches, seed, symmetric, before)
-    played = schedule.by_place(*play(env, schedule, seed, limits).played())
+    """Play line-ups, a number of matches of each, and return their sums."""
+    schedule = LineUpSchedule(list(line_ups.values()), matches, seed, symmetric)
+    numbers, all_returns = play(env, schedule, seed, limits).played()
+    played = schedule.by_place(numbers, with_rest(all_returns.astype(np.float64)))
     found = []
     for line_up, returns in zip(line_ups, played, strict=True):
         acted = (~np.isnan(returns)).sum(0)
@@ -194,6 +184,18 @@ def play_line_ups(
         sums = np.concatenate([acted, np.nansum(returns, 0), np.nansum(returns**2, 0)])
         found.append({"line_up": list(line_up), "sums": sums.tolist()})
     return found
+
+
+def with_rest(returns: Numbers) -> Numbers:
+    """Return returns [M, N] in which an absent seat of a constant-sum game has the rest of the sum.
+
+    The game is one if it has two players, and all matches in which both act have the same sum.
+    """
+    both = returns[~np.isnan(returns).any(1)]
+    if not len(both) or len(both) == len(returns) or not is_zero_sum(both.T, TOLERANCE):
+        return returns
+    rest = both.sum(1).mean() - returns[:, ::-1]
+    return np.where(np.isnan(returns), rest, returns)
 
 
 def first_matches(new: int, counts: Sequence[int], matches: int) -> int:
@@ -242,8 +244,8 @@ def level_out(
 ) -> dict[LineUp, int]:
     """Distribute matches so that played line-ups and all deviations from them have equally many.
 
-    Line-ups have the same luck, so their differences are surest in equally many matches. That suits
-    many players, whose new line-ups begin with few.
+    A gain is the difference of two means, which is surest if both have equally many matches. That
+    suits many players, whose new line-ups begin with few.
 
     `counts`: policies by seat; `total`: most matches to distribute.
     """
@@ -262,11 +264,11 @@ def level_out(
 def gains_of(
     sums: LineUpSums, counts: Sequence[int], strategy: MetaStrategy
 ) -> tuple[Numbers, Numbers, float]:
-    """Return the gains of later policies against an earlier strategy, and their uncertainty.
+    """Return the gains of all policies against an earlier strategy, and their uncertainty.
 
-    A deviation plays the best later policy, or none if all of them lose. So intervals cover all
-    these choices (Bonferroni). They use Student's t with the degrees of freedom of the line-up with
-    the fewest matches.
+    A deviation plays the best policy of its role, which the strategy may contain already, or none
+    if all of them lose. So intervals cover all these choices (Bonferroni). They use Student's t
+    with the degrees of freedom of the line-up with the fewest matches.
 
     Returns: the gain of each role [R], half of its 95% interval [R], and half of that of the sum
     over all seats.
@@ -283,17 +285,17 @@ def gains_of(
         others = tuple(slice(None) if seat == role else early[seat] for seat in range(seats))
         own_part: tuple[int | slice, ...] = (role, role, *others)
         own_early: tuple[int | slice, ...] = (role, role, *early)
-        earned = payoffs_against(payoffs[(slice(None), *others)], target)[old[role] :]
-        choices[role] *= len(earned) + 1
-        gain = 0.0
-        if len(earned):
-            best = int(earned.argmax())
-            gain = gain_of(known, strategy, target, float(earned[best]))
+        earned = payoffs_against(payoffs[(slice(None), *others)], target)
+        is_pure = strategy.mixtures[role].max() > 1.0 - SUPPORT
+        is_one = is_pure or target.recommended is not None  # to play on is one of the policies
+        choices[role] *= len(earned) + (not is_one)
+        best = int(earned.argmax())
+        gain = gain_of(known, strategy, target, float(earned[best]))
         if gain <= 0.0:
             continue
         gains[role] += gain
         own = np.moveaxis(weights[own_part], role, 0)  # a view
-        own[old[role] + best] += target.weight * target.others
+        own[best] += target.weight * target.others
         if target.recommended is None:
             weights[own_early] -= target.weight * strategy.joint
         else:

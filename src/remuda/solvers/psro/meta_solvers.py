@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
 
@@ -37,13 +37,17 @@ from remuda.solvers.psro.replicator import replicate
 from remuda.types import Numbers
 
 SUMS = 1e-9  # allowed spread of the sums of payoffs in a zero-sum game, as a share of their range
-STARTS = 20  # of a search for an equilibrium, if they are within `SEARCHED`
-SEARCHED = 4e9  # payoffs that a search may evaluate: about a minute
+SECONDS = 10.0  # of a search for an equilibrium
+TOLERANCE = 1e-4  # as `SUMS`, of payoffs that are measured in matches
 MOST_COVARIANCES = 1e8  # of an empirical game, which takes a gigabyte
 
 
 def solve(
-    name: str, payoffs: npt.ArrayLike, tolerance: float = SUMS, symmetric: bool = False
+    name: str,
+    payoffs: npt.ArrayLike,
+    tolerance: float = SUMS,
+    symmetric: bool = False,
+    stop: Callable[[], bool] = lambda: False,
 ) -> MetaStrategy:
     """Run a meta-solver by its name.
 
@@ -51,7 +55,7 @@ def solve(
     by at most `tolerance` times the payoffs' range.
 
     `payoffs`: [N, n_1, ..., n_N] by seat; `symmetric`: all seats share one set of policies, and the
-    order of the seats changes nothing.
+    order of the seats changes nothing; `stop`: returns True to end a search early.
     """
     array = np.asarray(payoffs, np.float64)
     check_filled(name, array)
@@ -64,13 +68,18 @@ def solve(
         return MetaStrategy.correlated(joint, symmetric, gap)
     solver = find(name)
     if solver is nash and not is_zero_sum(game, tolerance) and (symmetric or len(game) > 2):
-        found = list(searched_nash(game, symmetric))
-    else:
-        found = [to_distribution(each) for each in solver(game, tolerance)]
-        if symmetric:  # the mean of two zero-sum equilibria is one; others are equal already
-            found = [to_distribution(np.mean(found, axis=0))]
-    strategy = MetaStrategy.independent(found, len(game))
-    return strategy.aiming(rectified_targets(game, found)) if name == RECTIFIED else strategy
+        return searched_nash(game, symmetric, stop)
+    found = [to_distribution(each) for each in solver(game, tolerance)]
+    if symmetric:  # the mean of two zero-sum equilibria is one; others are equal already
+        found = [to_distribution(np.mean(found, axis=0))]
+    return aimed(name, game, MetaStrategy.independent(found, len(game)))
+
+
+def aimed(name: str, payoffs: Numbers, strategy: MetaStrategy) -> MetaStrategy:
+    """Return a meta-solver's strategy with the targets of the next best responses."""
+    if name != RECTIFIED:
+        return strategy
+    return strategy.aiming(rectified_targets(payoffs, strategy.mixtures))
 
 
 @dataclass(frozen=True)
@@ -83,16 +92,23 @@ class MetaSolver:
     """True if a role adds at most one policy: the new one with the largest gain."""
     fits: Callable[[Sequence[int]], bool] = lambda sizes: True  # noqa: ARG005
     """Return whether it can solve a game with so many policies by seat."""
+    name: str = ""
 
 
-def meta_solver(name: str, tolerance: float = SUMS, symmetric: bool = False) -> MetaSolver:
-    """Return a meta-solver by its name."""
+def meta_solver(
+    name: str,
+    tolerance: float = SUMS,
+    symmetric: bool = False,
+    stop: Callable[[], bool] = lambda: False,
+) -> MetaSolver:
+    """Return a meta-solver by its name; `stop` returns True to end a search early."""
     check_name(name)
     return MetaSolver(
-        partial(solve, name, tolerance=tolerance, symmetric=symmetric),
+        partial(solve, name, tolerance=tolerance, symmetric=symmetric, stop=stop),
         only_new=name in OF_SETS,
         skips_known=name in CORRELATED,
         fits=partial(fits, name, symmetric=symmetric),
+        name=name,
     )
 
 
@@ -155,20 +171,24 @@ def nash(payoffs: Numbers, tolerance: float = SUMS) -> Mixtures:
     return found.mixtures
 
 
-def searched_nash(payoffs: Numbers, symmetric: bool) -> Mixtures:
-    """Return mixtures by role of the smallest regret that were found.
+def searched_nash(
+    payoffs: Numbers, symmetric: bool, stop: Callable[[], bool] = lambda: False
+) -> MetaStrategy:
+    """Return the mixtures of the smallest regret that a search of limited time finds.
 
     A pure equilibrium comes first; of several, the one with the largest welfare. If all seats play
-    the same mixture (`symmetric`), one always exists, but it need not be pure.
+    the same mixture (`symmetric`), one always exists, but it need not be pure. If the mixtures are
+    no exact equilibrium, the strategy has a note and its regret.
     """
     if not symmetric and (pure := pure_nash(payoffs)):
-        return pure
+        return MetaStrategy.independent(pure, len(payoffs))
     game = as_empirical(payoffs, symmetric)
-    supports = math.prod(game.profiles.shape) * role_symmetric.evaluations(game)
-    starts = int(min(STARTS, SEARCHED // supports))
-    # Not limited by time, so that a resumed run finds the same.
-    found = role_symmetric.solve(game, np.random.default_rng(0), starts, seconds=np.inf)
-    return tuple(to_distribution(each) for each in found.mixtures)
+    found = role_symmetric.solve(game, np.random.default_rng(0), seconds=SECONDS, stop=stop)
+    mixtures = [to_distribution(each) for each in found.mixtures]
+    strategy = MetaStrategy.independent(mixtures, len(payoffs))
+    if not found.note:
+        return strategy
+    return replace(strategy, note=found.note, regret=float(found.regret.max()))
 
 
 def pure_nash(payoffs: Numbers) -> Mixtures:

@@ -45,6 +45,8 @@ class MetaStrategy:
     joint: Numbers = field(repr=False)  # [n_1, ..., n_N] by seat
     gap: str = NASH  # what the sum of the gains is called
     aims: tuple[ResponseTarget, ...] = ()  # of the next best responses; empty: all deviations
+    note: str = ""  # if the search found no exact equilibrium
+    regret: float = 0.0  # of a strategy with a note: what a role gains by another policy of its set
 
     @classmethod
     def independent(cls, mixtures: Sequence[Numbers], seats: int) -> MetaStrategy:
@@ -105,6 +107,8 @@ class MetaStrategy:
             "mixtures": [mixture.tolist() for mixture in self.mixtures],
             "gap": self.gap,
         }
+        if self.note:
+            plain |= {"note": self.note, "regret": self.regret}
         if self.gap != NASH:
             cells = np.argwhere(self.joint > 0.0)
             plain["joint"] = {
@@ -118,7 +122,7 @@ class MetaStrategy:
         mixtures = tuple(np.array(each, np.float64) for each in plain["mixtures"])
         found = MetaStrategy.independent(mixtures, seats)
         if plain["gap"] == NASH:
-            return found
+            return replace(found, note=plain.get("note", ""), regret=plain.get("regret", 0.0))
         joint = np.zeros(found.joint.shape)
         cells = np.array(plain["joint"]["line_ups"])
         joint[tuple(cells.T)] = plain["joint"]["probabilities"]

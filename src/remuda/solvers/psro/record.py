@@ -16,15 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from remuda.errors import RunDirectoryError
+from remuda.solvers.exploit.target import RECORD
 from remuda.system.checkpoint.names import make_directory
 from remuda.system.checkpoint.opening import APPEND, lock_directory, open_file, read_file
 from remuda.system.checkpoint.state import sweep, write_whole
 
-LINES, LOCK = "psro.jsonl", "lock"
+LINES, LOCK = RECORD, "lock"
 CHECK = "check"  # the key of a line's checksum, which covers the rest of the line
 PREVIOUS = "previous"  # the key of the previous line's checksum
 KIND = "psro"  # the key of the format version in the first line
-VERSION = 6
+VERSION = 7
 
 
 class Record:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -22,7 +21,7 @@ from remuda.system.rng import make_rng
 
 
 class StoppedError(Exception):
-    """A stop signal during matches: the round is discarded."""
+    """A stop signal during matches or a search: the unfinished step is discarded."""
 
 
 class Rounds:
@@ -43,7 +42,6 @@ class Rounds:
         self._record, self._stopped = record, stopped
         self._seats = len(setup.env.agents)
         self.sums = LineUpSums(self._seats, setup.settings.symmetric)
-        self._played = Counter[LineUp]()  # matches of each line-up
         self._done: set[tuple[int, int]] = set()  # rounds played: (iteration, 0 or 1)
         self._first: dict[int, int] = {}  # by iteration, the matches of each new line-up
 
@@ -58,11 +56,12 @@ class Rounds:
         self._play(number, 0, dict.fromkeys(new, matches), by_seat, matches)
 
     def play_more(
-        self, number: int, by_seat: Sequence[Sequence[Named]], strategy: MetaStrategy
+        self, number: int, by_seat: Sequence[Sequence[Named]], solve: Callable[[], MetaStrategy]
     ) -> None:
-        """Play more matches of the line-ups that matter for a strategy."""
+        """Play more matches of the line-ups that matter for the meta-game's strategy."""
         if (number, 1) in self._done:
             return
+        strategy = solve()
         counts = tuple(map(len, by_seat))
         first, total = self._first[number], self._settings.matches * (sum(counts) - self._seats + 1)
         if self._seats == 2:
@@ -75,9 +74,8 @@ class Rounds:
         """Count the matches of a round, as it is recorded."""
         self._done.add((line["after"], line["round"]))
         self._first[line["after"]] = line["first"]
-        for each, matches in zip(line["line_ups"], line["matches"], strict=True):
+        for each in line["line_ups"]:
             self.sums.add(each["line_up"], each["sums"])
-            self._played[tuple(each["line_up"])] += matches
 
     def _play(
         self,
@@ -98,19 +96,12 @@ class Rounds:
                 self._setup.env,
                 line_ups,
                 list(wanted.values()),
-                int(make_rng(self._settings.seed, "psro", "matches").integers(2**62)),
+                int(make_rng(self._settings.seed, "psro", "matches", number, turn).integers(2**62)),
                 self._settings.symmetric,
-                [self._played[line_up] for line_up in wanted],
                 Limits(interrupted=self._stopped),  # a round may take minutes
             )
             if self._stopped():
                 raise StoppedError
-        line = {
-            "after": number,
-            "round": turn,
-            "first": first,
-            "line_ups": played,
-            "matches": list(wanted.values()),
-        }
+        line = {"after": number, "round": turn, "first": first, "line_ups": played}
         self._record(line)
         self.count(line)

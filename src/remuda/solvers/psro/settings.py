@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_validator
 
 from remuda.config.algorithm_registry import find_algorithm
 from remuda.config.sections import Finite
@@ -51,8 +51,8 @@ class PsroSettings(ResponseSettings):
     candidates: PositiveInt = 2
     """Best responses trained for each role, as one stack; the best one is used."""
     matches: int = Field(2000, ge=2)
-    """Matches per new line-up of two players' policies. With more players the new line-ups of a
-    policy share as many. Line-ups that matter for the mixtures play more."""
+    """Matches of each new line-up of two players. With more players all new line-ups together play
+    this many for each policy. Line-ups that matter for the mixtures play more."""
     trials: int = Field(2000, ge=2)
     """Matches per candidate, to choose the best."""
 
@@ -66,6 +66,12 @@ class PsroSettings(ResponseSettings):
         except ConfigError as error:
             raise ValueError(f"oracle: {error}; or exact, or scripted") from None
         return oracle
+
+    @field_validator("first")
+    @classmethod
+    def _absolute(cls, first: Path | None) -> Path | None:
+        """Return the path that is recorded, which a resume from another directory finds."""
+        return None if first is None else first.expanduser().resolve()
 
     @model_validator(mode="after")
     def _trains(self) -> Self:

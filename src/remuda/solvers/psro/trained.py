@@ -3,7 +3,7 @@
 Each iteration plays the line-ups of policies that have not met, solves the meta-game, and trains
 best responses of all roles to the resulting distribution, as one stack. If the game can be
 traversed, the gains of deviations are computed exactly from the networks. Otherwise they are lower
-bounds, from the gains of the responses in fresh matches.
+bounds, from the gains of the known policies in fresh matches.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from remuda.runs.metrics import View
 from remuda.solvers.exploit.bounds import policy_of
 from remuda.solvers.exploit.target import PROFILE, Target
 from remuda.solvers.exploit.training import Exploiters, scale_of, train_exploiters
-from remuda.solvers.psro.checks import TOLERANCE, check_setup, first_policies
+from remuda.solvers.psro.checks import check_setup, check_warm, first_policies
 from remuda.solvers.psro.exact import least_gain
 from remuda.solvers.psro.iterations import (
     CONVERGED,
@@ -38,7 +38,7 @@ from remuda.solvers.psro.iterations import (
     Setup,
 )
 from remuda.solvers.psro.matches import gains_of
-from remuda.solvers.psro.meta_solvers import meta_solver, to_beat
+from remuda.solvers.psro.meta_solvers import TOLERANCE, aimed, meta_solver, to_beat
 from remuda.solvers.psro.meta_strategy import (
     SUPPORT,
     MetaStrategy,
@@ -56,7 +56,7 @@ from remuda.solvers.psro.oracles import (
     seated_target,
 )
 from remuda.solvers.psro.populations import Populations
-from remuda.solvers.psro.record import Record, begin, go_on
+from remuda.solvers.psro.record import Record, begin, go_on, read
 from remuda.solvers.psro.rounds import Rounds, StoppedError
 from remuda.solvers.psro.settings import SCRIPTED
 from remuda.system.rng import make_rng
@@ -79,10 +79,16 @@ def run_trained(
     `stopped` returns True to end the run. A round of matches is interrupted and discarded; other
     steps are finished first.
     """
-    walked = check_setup(setup)
-    if not resume and setup.settings.first is not None:
-        first_policies(setup)  # raises if they do not fit
+    known = read(directory) if resume else []
+    firsts = next((line["first_policies"] for line in known if "first_policies" in line), None)
+    if firsts is not None:  # their run may be gone by now
+        first = [(role, _entrant(directory, role, place)) for role, _, place in firsts]
+    else:
+        first = [] if setup.settings.first is None else first_policies(setup)
+        check_warm(setup, first)
+    walked = check_setup(setup, [policy for _, policy in first])
     with go_on(directory) if resume else begin(directory, setup.description()) as record:
+        (directory / PROFILE).unlink(missing_ok=True)  # of earlier mixtures
         loop = TrainedLoop(setup, walked, record, view, on_iteration, stopped)
         ended = loop.run()
     play: tuple[Numbers, ...] = ()
@@ -98,6 +104,13 @@ class _Responses:
 
     added: list[list[Any]]  # role, name, and file or scripted policy of each
     strategy: MetaStrategy  # of the meta-game to which these are responses
+
+
+def _entrant(directory: Path, role: int, place: str | Mapping[str, str]) -> Entrant:
+    """Return a recorded policy of a role."""
+    if isinstance(place, str):
+        return Target.load(directory / place).players[0][role]
+    return place["scripted"]
 
 
 ORACLES = "oracles"  # the run of an iteration's oracles, in its folder
@@ -135,7 +148,8 @@ class TrainedLoop(Loop):
         self.sums = self._rounds.sums
         self._firsts: list[list[Any]] | None = None  # role, name and place; None: not recorded yet
         self._trained: dict[int, _Responses] = {}  # responses by iteration
-        self._solver = meta_solver(self._settings.meta_solver, TOLERANCE, symmetric)
+        self._solver = meta_solver(self._settings.meta_solver, TOLERANCE, symmetric, stopped)
+        self._solved: tuple[Numbers, MetaStrategy] | None = None  # the last meta-game
 
     @property
     def by_seat(self) -> list[list[Named]]:
@@ -197,11 +211,7 @@ class TrainedLoop(Loop):
 
     def _join(self, number: int, role: int, name: str, place: str | Mapping[str, str]) -> None:
         """Add a response of an iteration; -1: of the first policies."""
-        if isinstance(place, str):
-            file = self._record.directory / place
-            policy: Entrant = Target.load(file).players[0][role]
-        else:
-            policy = place["scripted"]
+        policy = _entrant(self._record.directory, role, place)
         run = self._settings.first if number < 0 else self._folder(number) / ORACLES
         self.policies[role].append((name, policy))
         self._runs[role].append(run)
@@ -247,20 +257,30 @@ class TrainedLoop(Loop):
     def _solve(self, number: int) -> MetaStrategy:
         """Play matches, solve the meta-game, and measure its mixtures."""
         self._rounds.play_new(number, self.by_seat)
-        self._rounds.play_more(number, self.by_seat, self._strategy())
-        strategy = self._strategy()
+        self._rounds.play_more(number, self.by_seat, self._strategy)
         known, payoffs = len(self.iterations), self.sums.payoffs(self.counts)
-        if self._tree is not None and number >= known:
+        if number < known:  # a search that was limited by time may find another
+            name, strategy = self._settings.meta_solver, self.iterations[number].strategy
+            return aimed(name, payoffs, strategy)
+        strategy = self._strategy()
+        if self._tree is not None:
             gains, _ = self._tree.gains(strategy)
             policies = tuple(map(len, self.policies))
             iteration = Iteration(number, policies, strategy, gains, payoffs, seconds=self.seconds)
             self.keep(iteration)
-        elif self._tree is None and number > known:
+        elif number > known:
             self._bound(number - 1)
         return strategy
 
     def _strategy(self) -> MetaStrategy:
-        return self._solver.solve(self.sums.payoffs(self.counts))
+        """Solve the meta-game, unless it is the last one that was solved."""
+        payoffs = self.sums.payoffs(self.counts)
+        if self._solved is None or not np.array_equal(self._solved[0], payoffs):
+            strategy = self._solver.solve(payoffs)
+            if strategy.note and self._stopped():
+                raise StoppedError
+            self._solved = payoffs, strategy
+        return self._solved[1]
 
     def _respond(self, number: int, strategy: MetaStrategy) -> bool:
         """Train oracles, and add the best for each target if it gains; False: a signal came."""

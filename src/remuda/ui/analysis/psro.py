@@ -151,6 +151,9 @@ def lines_of(found: Iteration) -> str:
             gain = f"at least {found.gains[role]:.4f} ± {found.margins[role]:.4f}"
         played = f"plays {found.support[role]} of {found.policies[role]}"
         lines.append(f"  {who}: gain {gain}, {played} ({_shares(mixture, IN_LINE)})")
+    if found.strategy.note:
+        regret = f"regret {found.strategy.regret:.4g} among the known policies"
+        lines.append(f"  {found.strategy.note}: {regret}")
     return "\n".join(lines)
 
 
