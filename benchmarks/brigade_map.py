@@ -59,7 +59,7 @@ POLICY: dict[str, Any] = {
 }
 """The same in every cell."""
 LAMBDA, USUAL_LAMBDA = 0.2, 0.95
-"""Of advantages. With the usual one, the luck of later fires drowns what a night's work earned."""
+"""Of advantages. With less, the luck of later fires counts less in what a night's work earned."""
 PUBLISHED_TURNS = 200 * 4096
 """Nights of the longest published training: 200 rollouts of 4096 nights."""
 

@@ -55,7 +55,7 @@ POLICY: Mapping[str, Any] = {
     "network": {"hidden": [64, 64], "activation": "tanh"},
     "learning_rate": 1e-3,
     "discount": 0.999,
-    # returns vary with the luck of fires: a low lambda finds smaller gains (docs/brigade_map.md)
+    # with a low lambda the luck of later fires counts less
     "ppo": {"rollout_length": 32, "minibatches": 4, "epochs": 4, "gae_lambda": 0.5},
 }
 LEARNERS: Mapping[str, Any] = {"algorithm": "ppo", "reward_scale": 0.01}

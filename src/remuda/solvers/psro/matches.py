@@ -26,7 +26,7 @@ from remuda.solvers.exploit.matches import play
 from remuda.solvers.psro.meta_solvers import TOLERANCE, is_zero_sum
 from remuda.solvers.psro.meta_strategy import SUPPORT, MetaStrategy, gain_of, payoffs_against
 from remuda.solvers.psro.populations import orders_of
-from remuda.types import Floats, Integers, Numbers
+from remuda.types import Integers, Numbers
 
 INTERVAL = 0.95  # confidence level of intervals
 LEAST = 0.25  # smallest deficit to play, as a share of a new line-up's matches
@@ -150,10 +150,10 @@ class LineUpSchedule(Schedule):
         found: Integers = np.take_along_axis(own, self.orders_of(numbers), axis=1)
         return found
 
-    def by_place(self, numbers: Integers, returns: Floats) -> list[Numbers]:
+    def by_place(self, numbers: Integers, returns: Numbers) -> list[Numbers]:
         """Return the returns of matches [M, N] by line-up and place in it, each [matches, N]."""
         ordered = np.zeros(returns.shape)
-        np.put_along_axis(ordered, self.orders_of(numbers), returns.astype(np.float64), axis=1)
+        np.put_along_axis(ordered, self.orders_of(numbers), returns, axis=1)
         line_up = self.seatings[numbers]  # ascending, as the numbers are
         return np.split(ordered, np.searchsorted(line_up, np.arange(1, len(self._line_ups))))
 
