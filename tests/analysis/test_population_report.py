@@ -8,7 +8,7 @@ import pytest
 from refusals import refuses
 from remuda.analysis.payoffs.payoffs import exact, from_sums
 from remuda.analysis.payoffs.sums import add_up
-from remuda.analysis.population_report import analyse
+from remuda.analysis.population_report import analyse, game_solution
 from remuda.errors import UsageError
 
 ROCK_PAPER_SCISSORS = np.array([[0.0, -1.0, 1.0], [1.0, 0.0, -1.0], [-1.0, 1.0, 0.0]])
@@ -112,7 +112,10 @@ def test_what_cannot_be_analysed_is_refused():
 
 
 def test_an_equilibrium_that_is_not_found_takes_nothing_from_the_rest(monkeypatch):
-    monkeypatch.setattr("remuda.analysis.population_report.SECONDS", 0.0)
+    monkeypatch.setattr(
+        "remuda.analysis.population_report.game_solution",
+        lambda *arguments: game_solution(*arguments, seconds=0.0),
+    )
     rng = np.random.default_rng(0)
     general = played(rng.normal(size=(30, 30)), 5, zero_sum=False)
     found = analysed(general)

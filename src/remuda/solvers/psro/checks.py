@@ -21,7 +21,6 @@ from remuda.solvers.exploit.game import name_of
 from remuda.solvers.exploit.matches import Lineup, play_lineups
 from remuda.solvers.exploit.parse_target import of_run
 from remuda.solvers.exploit.target import Target
-from remuda.solvers.psro.games import check_played
 from remuda.solvers.psro.iterations import Setup
 from remuda.solvers.psro.meta_solvers import TOLERANCE, ZERO_SUM, check_players, check_zero_sum
 from remuda.solvers.psro.oracles import SeatedTarget, config_of
@@ -39,7 +38,6 @@ def check_setup(setup: Setup, first: Sequence[Entrant] = ()) -> WalkedGame | Non
 
     `first`: the first policies, unless they are random.
     """
-    check_played(setup.game)
     env, settings = setup.env, setup.settings
     seats, meta_solver = len(env.agents), settings.meta_solver
     if seats < 2:

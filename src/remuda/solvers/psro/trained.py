@@ -25,6 +25,7 @@ from remuda.solvers.exploit.target import PROFILE, Target
 from remuda.solvers.exploit.training import Exploiters, scale_of, train_exploiters
 from remuda.solvers.psro.checks import check_setup, check_warm, first_policies
 from remuda.solvers.psro.exact import least_gain
+from remuda.solvers.psro.games import check_played
 from remuda.solvers.psro.iterations import (
     CONVERGED,
     ENOUGH,
@@ -79,6 +80,7 @@ def run_trained(
     `stopped` returns True to end the run. A round of matches is interrupted and discarded; other
     steps are finished first.
     """
+    check_played(setup.game)
     known = read(directory) if resume else []
     firsts = next((line["first_policies"] for line in known if "first_policies" in line), None)
     if firsts is not None:  # their run may be gone by now
