@@ -24,12 +24,13 @@ import argparse
 import csv
 import os
 import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import cache
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -170,6 +171,18 @@ class Plan:
         }
 
 
+def end_with_parent() -> None:
+    """End this worker when the program is killed; an idle pool would wait for ever."""
+    parent = parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def train(plan: Plan, episodes: int) -> Run:
     """Train, and evaluate greedily and sampled."""
     began = time.perf_counter()
@@ -209,7 +222,9 @@ def trained(results: Results, plans: Sequence[Plan], options: argparse.Namespace
     found = {tuple(run[name] for name in plans[0].key): run for run in recorded}
     missing = [plan for plan, key in zip(plans, keys, strict=True) if key not in found]
     results.parts = recorded
-    with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(
+        options.jobs, mp_context=get_context("spawn"), initializer=end_with_parent
+    ) as pool:
         waiting = {pool.submit(train, plan, options.episodes): plan for plan in missing}
         try:
             for done in as_completed(waiting):
