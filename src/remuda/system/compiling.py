@@ -72,6 +72,16 @@ def reporting_compiling(say: Callable[[str], None]) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def compiling() -> Iterator[None]:
+    """Report to the listeners of this process that it compiles something other than Numba's."""
+    event.start_event("numba:compile")  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        event.end_event("numba:compile")  # type: ignore[no-untyped-call]
+
+
 def tell_compiling(tell: Callable[[bool], None]) -> None:
     """From now on, call `tell(True)` and `tell(False)` around each compilation in this process."""
     event.register("numba:compile", CompileListener(tell))  # type: ignore[no-untyped-call]

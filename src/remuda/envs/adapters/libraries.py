@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from pkgutil import iter_modules
 from typing import Any
 
+from remuda.envs.adapters import jax_library
 from remuda.envs.games import data
 from remuda.errors import ConfigError
 
@@ -119,6 +120,7 @@ _LISTINGS: dict[str, Callable[[], Iterable[str]]] = {
     "pettingzoo": _pettingzoo,
     "open_spiel": _open_spiel,
     "sorrel": lambda: data.load("sorrel"),
+    "jaxmarl": jax_library.names,
     "lbf": partial(_registered, "lbforaging", "Foraging"),
     "rware": partial(_registered, "rware", "rware"),
 }
