@@ -75,6 +75,9 @@ class NetworkConfig(Section):
     """Activation after each hidden layer. PPO's default is tanh."""
     convolutions: tuple[tuple[Width, Width, Width], ...] = ()
     """For images: [channels,kernel,stride] of each convolution before the hidden layers."""
+    padding: Annotated[Literal["valid", "same"], Only(needs="{}network.convolutions")] = "valid"
+    """Padding of convolutions: `valid` adds none; `same` adds zeros around the image, so that a
+    stride of 1 keeps its height and width. Use `same` for boards of few cells."""
     layout: Annotated[Literal["auto", "hwc", "chw"], Only(needs="{}network.convolutions")] = "auto"
     """Axis order of images: `hwc` (height, width, channels) or `chw`. `auto`: as the environment
     declares it, else the two axes most similar in size are height and width; pixels may also be

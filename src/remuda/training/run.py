@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 
 from remuda.assembly.assembly import Assembly
 from remuda.assembly.calibration import choose_layout
-from remuda.cluster.cluster import gathered
-from remuda.cluster.ray_connect import import_ray
 from remuda.config import Config, load_config, overlay
 from remuda.coordinator.coordinator import Signals
 from remuda.coordinator.guarded_view import GuardedView
@@ -82,6 +80,8 @@ def train(
         if config.run.fallback and config.schedule != "sequential":
             in_one_process(config)
         if config.cluster.used:
+            from remuda.cluster.ray_connect import import_ray  # its modules load slowly
+
             import_ray(bool(config.cluster.local))
         beginnings = {} if resume else find_beginnings(config, prepared.specs)
         imported = () if resume else find_imported(prepared.spec, prepared.specs)
@@ -128,6 +128,8 @@ class _Launch:
             cluster = None
             if resumed is None or resumed.final is None:  # otherwise nothing is left to train
                 if config.cluster.used:
+                    from remuda.cluster.cluster import gathered
+
                     cluster = held.enter_context(gathered(config, view.say))
                 layout = choose_layout(prepared.spec, cluster.cores if cluster else None)
                 prepared.check_memory(layout)

@@ -20,7 +20,7 @@ from remuda.config import Config, load_config, write_config
 from remuda.errors import RunDirectoryError
 from remuda.runs.metrics import PolicyRecord, Record
 from remuda.ui.plots.charts import learning_chart, smooth
-from remuda.ui.reports.report import write_report
+from remuda.ui.reports.report import draw_parts, write_report
 from remuda.ui.reports.results import COLUMNS, print_files, print_results, remarks
 from remuda.ui.reports.summary import read_run
 from remuda.ui.terminal.numbers import clock, number, rate
@@ -115,6 +115,25 @@ def test_the_report_names_every_policy_and_fact(tmp_path: Path) -> None:
     assert "play.gif" not in html
     assert_pictures(run)
     assert not list(run.glob(".*")), "a temporary file was left"
+
+
+def test_parts_drawn_before_the_evaluation_make_the_same_report(tmp_path: Path) -> None:
+    run = a_run(tmp_path, ["red", "green"], evaluated=False)
+    parts = draw_parts(run)
+    a_run(tmp_path, ["red", "green"])
+    early = write_report(run, parts).read_text()
+    assert "40.0 ± 0.50" in early
+    assert early == write_report(run).read_text()
+
+
+@pytest.mark.parametrize("change", ["records", "policies"])
+def test_parts_of_a_run_that_changed_are_drawn_again(tmp_path: Path, change: str) -> None:
+    run = a_run(tmp_path, ["red", "green"], evaluated=False)
+    parts = draw_parts(run)
+    names = ["red", "green"] if change == "records" else ["red", "blue"]
+    a_run(tmp_path, names, records=60 if change == "records" else 40)
+    early = write_report(run, parts).read_text()
+    assert early == write_report(run).read_text()
 
 
 def test_the_recording_is_shown_if_there_is_one(tmp_path: Path) -> None:

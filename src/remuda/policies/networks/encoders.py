@@ -6,6 +6,7 @@ import copy
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from remuda.errors import ConfigError, ContractError
 from remuda.policies.networks.actor_critic import CriticInput
@@ -24,18 +25,29 @@ class Convolutions(Encoder):
     """Convolutions with activations, of an observation that is one image."""
 
     def __init__(
-        self, layers: tuple[tuple[int, int, int], ...], activation: str, image: Image
+        self,
+        layers: tuple[tuple[int, int, int], ...],
+        activation: str,
+        image: Image,
+        padding: str = "valid",
     ) -> None:
         """Use these layers (channels, kernel, stride); raise ContractError if they do not fit."""
         self._layers, self._activation, self._image = layers, activation, image
         self._parameters: list[tuple[int, ...]] = []
+        self._margins: list[tuple[int, int, int, int]] = []  # left, right, top, bottom
         self.work = 0
         channels, height, width = image.channels * image.frames, image.height, image.width
         for i, (out, kernel, stride) in enumerate(layers):
+            across, down = (
+                _margins(size, kernel, stride) if padding == "same" else (0, 0)
+                for size in (width, height)
+            )
+            self._margins.append((*across, *down))
+            height, width = height + sum(down), width + sum(across)
             if kernel > min(height, width):
                 raise ContractError(
                     f"network.convolutions: layer {i} has a kernel of {kernel}, but its input "
-                    f"is {height} x {width}"
+                    f"is {height} x {width}; use a smaller kernel, or network.padding same"
                 )
             self._parameters.append((out, channels, kernel, kernel))
             height, width = ((size - kernel) // stride + 1 for size in (height, width))
@@ -66,13 +78,21 @@ class Convolutions(Encoder):
             x = inputs.view(policies, batch, size[0] * size[3], *size[1:3]).movedim(2, 4)
         x = x.reshape(policies, batch, *size[1:3], -1)
         if suits(inputs, *(each for weight, bias, _ in parts for each in (weight, bias))):
-            for weight, bias, stride in parts:
+            for (weight, bias, stride), margins in zip(parts, self._margins, strict=True):
+                x = pad(x, (0, 0, *margins)) if any(margins) else x
                 x = convolve(x, weight, bias, stride, self._activation)
             return x.movedim(4, 2).flatten(2)
         x = as_groups(x)
-        for weight, bias, stride in parts:
+        for (weight, bias, stride), margins in zip(parts, self._margins, strict=True):
+            x = pad(x, margins) if any(margins) else x
             x = by_torch(x, weight, bias, stride, self._activation)
         return x.reshape(batch, policies, -1).transpose(0, 1)
+
+
+def _margins(size: int, kernel: int, stride: int) -> tuple[int, int]:
+    """Return the zeros before and after a row, so that ceil(size / stride) outputs remain."""
+    missing = max((-(-size // stride) - 1) * stride + kernel - size, 0)
+    return missing // 2, missing - missing // 2
 
 
 class PictureEncoder(Encoder):
@@ -85,9 +105,10 @@ class PictureEncoder(Encoder):
         pictures: tuple[Image, ...],
         size: int,  # numbers in one observation, unstacked
         frames: int,  # stacked observations
+        padding: str,
     ) -> None:
         self._pictures, self._size, self._frames = pictures, size, frames
-        self._own = [Convolutions(layers, activation, image) for image in pictures]
+        self._own = [Convolutions(layers, activation, image, padding) for image in pictures]
         ends = [0, *(picture.end for picture in pictures)]
         starts = [*(picture.start for picture in pictures), size]
         self._others = [
@@ -143,10 +164,10 @@ def encoder_for(spec: PolicySpec) -> Encoder | None:
             "network.convolutions needs images, which have two or three dimensions; the "
             f"observation has the shape {spec.observation}"
         )
-    layers, activation = network.convolutions, network.activation
+    layers, activation, padding = network.convolutions, network.activation, network.padding
     if len(pictures) == 1 and pictures[0].end - pictures[0].start == size:
-        return Convolutions(layers, activation, pictures[0])
-    return PictureEncoder(layers, activation, pictures, size, spec.config.n_frames)
+        return Convolutions(layers, activation, pictures[0], padding)
+    return PictureEncoder(layers, activation, pictures, size, spec.config.n_frames, padding)
 
 
 def critic_input(spec: PolicySpec) -> CriticInput | None:

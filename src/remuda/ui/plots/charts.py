@@ -51,18 +51,24 @@ SHARE_COLOURS = {
 
 
 def draw_charts(summary: RunSummary) -> dict[str, Picture]:
-    """Draw all charts that have data; keys are chart names."""
-    kinds = [
-        ("learning", "Return and loss of each policy over the turns played.", learning_chart),
-        ("throughput", "Speed of the actor and the learners over time.", throughput_chart),
-    ]
-    if summary.episode_metrics:
-        kinds.append(("game", "Episode metrics over the turns played.", game_chart))
+    """Draw the charts of training that have data, except returns and losses."""
+    found = []
     with look():
-        found = [Picture(name, words, words, draw(summary)) for name, words, draw in kinds]
+        words = "Speed of the actor and the learners over time."
+        found.append(Picture("throughput", words, words, throughput_chart(summary)))
+        if summary.episode_metrics:
+            words = "Episode metrics over the turns played."
+            found.append(Picture("game", words, words, game_chart(summary)))
         if summary.files.ledger.is_file():
             found.append(payoffs_picture(summary))
     return {picture.name: picture for picture in found}
+
+
+def draw_learning(summary: RunSummary) -> Picture:
+    """Draw returns and losses over the turns played, with the final evaluation."""
+    words = "Return and loss of each policy over the turns played."
+    with look():
+        return Picture("learning", words, words, learning_chart(summary))
 
 
 def learning_chart(summary: RunSummary) -> Figure:

@@ -132,7 +132,7 @@ DYING = 60.0  # seconds to wait for a killed process
 
 
 class Preparation:
-    """Two child processes: one draws the GIF, one loads the report's libraries and then writes it.
+    """Two child processes: one draws the GIF, one the report's charts, and writes it at the end.
 
     1. A child writes only its own files (whole or not at all) and a log.
     2. A child ends when this process ends.
@@ -225,8 +225,9 @@ def _draw(path: Path) -> None:
 
 
 def _write(path: Path, evaluated: Wakeup) -> None:
-    from remuda.ui.reports.report import write_report
+    from remuda.ui.reports.report import draw_parts, write_report
 
+    parts = draw_parts(path)
     while not evaluated.was_rung():
         select.select([evaluated], [], [])
-    write_report(path)
+    write_report(path, parts)

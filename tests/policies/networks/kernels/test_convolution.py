@@ -118,6 +118,38 @@ def test_features_are_those_of_torchs_convolutions(image, monkeypatch):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("by_kernels", [True, False])
+@pytest.mark.parametrize(("height", "width"), [(4, 5), (3, 3), (7, 6)])
+@pytest.mark.parametrize("stride", [1, 2, 3])
+def test_same_padding_keeps_small_boards(by_kernels, height, width, stride, monkeypatch):
+    """Against torch's own convolution of an image padded by hand."""
+    if not by_kernels:
+        monkeypatch.setattr(encoders, "suits", lambda *_: False)
+    layers = ((6, 5, stride), (4, 2, 1))
+    encoder = Convolutions(layers, "relu", Image(3, height, width), "same")
+    high, wide = -(-height // stride), -(-width // stride)
+    assert encoder.width == 4 * high * wide
+    weights = {
+        name: drawn(2, *shape, seed=i)
+        for i, (name, shape) in enumerate(encoder.shapes("tower").items())
+    }
+    inputs = drawn(2, 5, 3 * height * width, seed=9)
+    found = encoder.features("tower", weights, inputs)
+    for k in range(2):
+        x = inputs[k].view(5, 3, height, width)
+        for i, (_, kernel, step) in enumerate(layers):
+            outputs = [-(-size // step) for size in x.shape[2:]]
+            more = [
+                max((o - 1) * step + kernel - size, 0)
+                for o, size in zip(outputs, x.shape[2:], strict=True)
+            ]
+            top, left = more[0] // 2, more[1] // 2
+            x = torch.nn.functional.pad(x, (left, more[1] - left, top, more[0] - top))
+            weight, bias = (weights[f"tower_conv{i}.{part}"][k] for part in ("weight", "bias"))
+            x = torch.nn.functional.conv2d(x, weight, bias.flatten(), stride=step).relu()
+        torch.testing.assert_close(found[k], x.flatten(1), rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("times", [1, 2])
 def test_images_lie_anyhow_where_gradients_are_differentiated_again(times):
     """Red before: where their channels came first; and what was used twice counted three times."""
