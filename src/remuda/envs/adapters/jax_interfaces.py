@@ -130,7 +130,7 @@ class MarlWorld:
         return tuple(_own_value(values, key, i) for i, key in enumerate(self._keys))
 
     def _critic_states(self, observations: Any, state: Any) -> Any:
-        """Return what JaxMARL's MAPPO reads: one array for all agents, or one of each."""
+        """Return each agent's state; some worlds have one array for all, others one for each."""
         import jax.numpy as jnp
 
         found = observations.get(WORLD_STATE) if isinstance(observations, Mapping) else None
@@ -138,7 +138,7 @@ class MarlWorld:
             if not hasattr(self.env, "get_world_state"):
                 return None
             found = self.env.get_world_state(state)
-        if found.ndim == 1:
+        if getattr(found, "ndim", 0) == 1:
             return (jnp.float32(found),) * len(self.agents)
         return tuple(jnp.float32(own).ravel() for own in self._by_agent(found))
 
