@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 import remuda
 from refusals import refuses
@@ -383,6 +384,42 @@ def test_more_copies_than_memory_are_refused(game):
 def test_the_state_of_copies_is_part_of_a_run_s_memory():
     with refuses(ConfigError, "env.num_envs"):
         remuda.train("jaxmarl:overcooked", env={"num_envs": 10**9}, view="quiet")
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_schedules_and_resumed_runs_agree(tmp_path):
+    """Bit for bit: all of a JAX world's state is saved, also that of its random numbers."""
+
+    def weights(name, turns, **how):
+        remuda.train(
+            run={"turns": turns, "directory": tmp_path / name, "evaluate_episodes": 0},
+            view="quiet",
+            **how,
+        )
+        files = sorted((tmp_path / name / "weights").rglob("*.safetensors"))
+        assert files
+        return [load_file(file) for file in files]
+
+    how = {
+        "game": "jaxmarl:overcooked",
+        "seed": 3,
+        "env": {"num_envs": 4, "options": {"max_steps": 30, "shaped_reward": 1.0}},
+        "policy": {
+            "algorithm": "ppo",
+            "network": {"hidden": [8], "convolutions": []},
+            "ppo": {"rollout_length": 32},
+        },
+        "checkpoint": {"evaluate_episodes": 0},
+    }
+    one = weights("one", 800, schedule="sequential", **how)
+    other = weights("other", 800, schedule="lockstep", **how)
+    weights("resumed", 400, schedule="sequential", **how)
+    resumed = weights("resumed", 800, resume=tmp_path / "resumed")
+    for found in (other, resumed):
+        for own, expected in zip(found, one, strict=True):
+            assert own.keys() == expected.keys()
+            assert all(np.array_equal(own[key], expected[key]) for key in own)
 
 
 SETTINGS = {

@@ -79,7 +79,8 @@ class MarlWorld:
         self._keys = list(env.agents)
         self.agents = tuple(map(str, self._keys))
         self.is_endless = hasattr(env, "num_outer_steps") and not hasattr(env, "max_steps")
-        self.limit = int(env.max_steps) if hasattr(env, "max_steps") else None
+        steps = getattr(env, "max_steps", None)
+        self.limit = None if steps is None else int(steps)
         self._unlimited = None if self.limit is None else _without_limit(env)
         self._masks = _overrides(env, "get_avail_actions") or _overrides(env, "get_legal_moves")
 

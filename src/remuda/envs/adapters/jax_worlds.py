@@ -99,6 +99,7 @@ class JaxWorlds(TurnArrays):
         self._carry: Carry | None = None
         self._seeds: Integers = np.zeros(num_envs, np.int64)
         self._waiting: Bools = np.zeros(num_envs, np.bool_)  # copies to restart
+        self._is_stale = False  # True if any copy waits
         self._views: dict[str, list[Array]] = {}  # of each group: [members, num_envs, ...]
         self._actions: Array = np.zeros((num_envs, 0))
         self._shaped: Floats = np.zeros(num_envs, np.float32)  # in force in each copy
@@ -123,6 +124,7 @@ class JaxWorlds(TurnArrays):
     def reset(self, seeds: Integers, mask: Bools) -> None:
         self._seeds[mask] = seeds[mask]
         self._waiting |= mask
+        self._is_stale = True
         self.active[mask] = True
         self._terminated[mask] = self._truncated[mask] = False
         self._shaped[mask] = self._next_shaped
@@ -130,14 +132,16 @@ class JaxWorlds(TurnArrays):
     def _playing(self) -> tuple[JaxSteps, Carry]:
         """Restart the copies that wait for it; return the functions, and the state of all."""
         steps, waiting = self._ready(), self._waiting
+        if self._carry is not None and not self._is_stale:
+            return steps, self._carry
         if self._carry is None or waiting.all():
             self._carry, views = steps.start(self._seeds)
             self._look(views)
-        elif waiting.any():
+        else:
             self._carry, found = steps.restart(self._carry, self._seeds, waiting)
             for copies, views in found:
                 self._replace(copies, views)
-        waiting[:] = False
+        self._is_stale = waiting[:] = False
         return steps, self._carry
 
     def observe(self, agent: int, out: Array) -> None:
@@ -223,7 +227,7 @@ class JaxWorlds(TurnArrays):
     def restore(self, state: State) -> None:
         import jax
 
-        self._waiting[:] = True
+        self._is_stale = self._waiting[:] = True
         leaves, tree = jax.tree.flatten(self._playing()[1])
         saved = branch(state, "leaves")
         new = [fitting(saved, str(i), np.asarray(leaf)) for i, leaf in enumerate(leaves)]
