@@ -41,8 +41,14 @@ def test_of_many_games_some_are_listed():
     assert "... and 1,912 more" in page
 
 
-@pytest.mark.slow_cases("open_spiel")
-@pytest.mark.parametrize("name", LIBRARIES)
+@pytest.mark.slow_cases("open_spiel", "jaxmarl")
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.process) if name == "jaxmarl" else name
+        for name in LIBRARIES
+    ],
+)
 def test_each_library_s_example_is_one_of_its_games(name):
     library = LIBRARIES[name]
     if not library.is_installed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 COPIES, GYMNASIUM, PARALLEL, AEC = "copies", "gymnasium", "parallel", "aec"
 VECTOR, OLD_GYM = "vector", "gym"
+JAXMARL, GYMNAX = "jaxmarl", "gymnax"  # kinds of pure functions, which step all copies at once
 SINGLE = (GYMNASIUM, PARALLEL, AEC)  # kinds of a single copy; an adapter combines many
 CHECKERS = {
     GYMNASIUM: "gymnasium.utils.env_checker.check_env",
@@ -16,6 +17,8 @@ _BASES = {
     ("gymnasium", "VectorEnv"): VECTOR,
     ("gymnasium", "Env"): GYMNASIUM,
     ("gym", "Env"): OLD_GYM,
+    ("jaxmarl", "MultiAgentEnv"): JAXMARL,
+    ("gymnax", "Environment"): GYMNAX,
     ("pettingzoo", "ParallelEnv"): PARALLEL,
     ("pettingzoo", "AECEnv"): AEC,
 }

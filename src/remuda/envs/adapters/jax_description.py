@@ -31,6 +31,7 @@ from remuda.envs.adapters.jax_metrics import metrics_of
 from remuda.envs.adapters.spaces import observation_converter
 from remuda.errors import ConfigError, ContractError, RemudaError
 from remuda.system.processes.process import interpreter
+from remuda.system.user_errors import where_raised
 from remuda.types import AgentSpec
 
 
@@ -51,48 +52,55 @@ def world_of(env: Any) -> JaxWorld:
 
 def describe(world: JaxWorld, name: str) -> WorldSpec:
     """Describe a world by tracing a reset and a step, which compiles and computes nothing."""
+    try:
+        with quiet():
+            return _describe(world, name)
+    except RemudaError:
+        raise
+    except Exception as error:  # code of the library or of the user, traced by JAX
+        line = (str(error).strip() or "no message").splitlines()[0]
+        where = where_raised(error) or f"{type(error).__name__}: {line}"
+        raise ContractError(f"{name} cannot be traced by JAX: {where}") from error
+
+
+def _describe(world: JaxWorld, name: str) -> WorldSpec:
     import jax
 
-    with quiet():
-        shaped: Any = jax.ShapeDtypeStruct
-        key = shaped((2,), np.uint32)
-        acts = [gym_action_space(world.action_space(i), name) for i in range(len(world.agents))]
-        chosen = [
-            shaped(space.shape or (), np.float32 if isinstance(space, spaces.Box) else np.int32)
-            for space in acts
-        ]
-        try:
-            observations, state, critic_states = jax.eval_shape(world.reset, key)
-            step = jax.eval_shape(world.step, key, state, chosen)
-            masks = jax.eval_shape(world.masks, state)
-        except (TypeError, ValueError, AttributeError, KeyError, IndexError) as error:
-            line = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise ContractError(f"{name} cannot be stepped by JAX: {line}") from error
-        agents = []
-        for i, agent in enumerate(world.agents):
-            observed = gym_space(
-                world.observation_space(i), observations[i], f"{name}: the observation of {agent}"
-            )
-            box = observation_converter(observed).space
-            is_masked = masks is not None and isinstance(acts[i], spaces.Discrete)
-            agents.append(
-                AgentSpec(
-                    agent,
-                    box,
-                    acts[i],
-                    team=_team_of(world, agent),
-                    masked=is_masked,
-                    layout="hwc" if len(box.shape) == 3 else "",
-                    env_observation_space=None if observed is box else observed,
-                    state_space=None
-                    if critic_states is None
-                    else spaces.Box(-np.inf, np.inf, critic_states[i].shape, np.float32),
-                )
-            )
-        size = sum(
-            int(np.prod(leaf.shape)) * np.dtype(leaf.dtype).itemsize
-            for leaf in jax.tree.leaves((state, observations, critic_states))
+    shaped: Any = jax.ShapeDtypeStruct
+    key = shaped((2,), np.uint32)
+    acts = [gym_action_space(world.action_space(i), name) for i in range(len(world.agents))]
+    chosen = [
+        shaped(space.shape or (), np.float32 if isinstance(space, spaces.Box) else np.int32)
+        for space in acts
+    ]
+    observations, state, critic_states = jax.eval_shape(world.reset, key)
+    step = jax.eval_shape(world.step, key, state, chosen)
+    masks = jax.eval_shape(world.masks, state)
+    agents = []
+    for i, agent in enumerate(world.agents):
+        observed = gym_space(
+            world.observation_space(i), observations[i], f"{name}: the observation of {agent}"
         )
+        box = observation_converter(observed).space
+        is_masked = masks is not None and isinstance(acts[i], spaces.Discrete)
+        agents.append(
+            AgentSpec(
+                agent,
+                box,
+                acts[i],
+                team=_team_of(world, agent),
+                masked=is_masked,
+                layout="hwc" if len(box.shape) == 3 else "",
+                env_observation_space=None if observed is box else observed,
+                state_space=None
+                if critic_states is None
+                else spaces.Box(-np.inf, np.inf, critic_states[i].shape, np.float32),
+            )
+        )
+    size = sum(
+        int(np.prod(leaf.shape)) * np.dtype(leaf.dtype).itemsize
+        for leaf in jax.tree.leaves((state, observations, critic_states))
+    )
     metrics = tuple(metrics_of(world.env))
     return WorldSpec(tuple(agents), metrics, step.shaped_rewards is not None, size)
 

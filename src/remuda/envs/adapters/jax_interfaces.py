@@ -79,7 +79,8 @@ class MarlWorld:
         self._keys = list(env.agents)
         self.agents = tuple(map(str, self._keys))
         self.is_endless = hasattr(env, "num_outer_steps") and not hasattr(env, "max_steps")
-        self.limit = int(env.max_steps) if hasattr(env, "max_steps") else None
+        steps = getattr(env, "max_steps", None)
+        self.limit = None if steps is None else int(steps)
         self._unlimited = None if self.limit is None else _without_limit(env)
         self._masks = _overrides(env, "get_avail_actions") or _overrides(env, "get_legal_moves")
 
@@ -130,7 +131,7 @@ class MarlWorld:
         return tuple(_own_value(values, key, i) for i, key in enumerate(self._keys))
 
     def _critic_states(self, observations: Any, state: Any) -> Any:
-        """Return what JaxMARL's MAPPO reads: one array for all agents, or one of each."""
+        """Return each agent's state; some worlds have one array for all, others one for each."""
         import jax.numpy as jnp
 
         found = observations.get(WORLD_STATE) if isinstance(observations, Mapping) else None
@@ -138,7 +139,7 @@ class MarlWorld:
             if not hasattr(self.env, "get_world_state"):
                 return None
             found = self.env.get_world_state(state)
-        if found.ndim == 1:
+        if getattr(found, "ndim", 0) == 1:
             return (jnp.float32(found),) * len(self.agents)
         return tuple(jnp.float32(own).ravel() for own in self._by_agent(found))
 

@@ -9,7 +9,7 @@ import io
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,15 @@ from remuda.system.kernels import machine
 WORLDS: dict[str, list[str]] = data.load("jaxmarl")
 """The names of JaxMARL's worlds, by the Python package that they need beside JaxMARL."""
 EXTRA = "pip install -e '.[jax]'"
-ONE_THREAD = {"NPROC": "1", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
-"""Variables that XLA reads once, when it starts. An actor has one core; learners have the rest."""
+REFUSALS = (TypeError, ValueError, AssertionError, ImportError, KeyError, NotImplementedError)
+"""Errors that mean that a world cannot be made with its options."""
+EARLY = {
+    "JAX_PLATFORMS": "cpu",
+    "NPROC": "1",
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
+}
+"""Variables that JAX and XLA read once, when they start. XLA computes in one thread: an actor has
+one core, and learners have the others."""
 
 
 def names() -> list[str]:
@@ -52,30 +59,38 @@ def import_jax() -> Any:
 
     Variables of the user come first: `JAX_PLATFORMS`, `XLA_FLAGS`, `JAX_COMPILATION_CACHE_DIR`.
     """
-    before = dict(os.environ)
-    os.environ.setdefault("JAX_PLATFORMS", "cpu")
-    for name, value in ONE_THREAD.items():
-        os.environ[name] = (
-            f"{value} {before[name]}" if name == "XLA_FLAGS" and name in before else value
-        )
-    try:
-        jax: Any = importlib.import_module("jax")
-    except ImportError as error:
-        raise ConfigError(f"JAX is missing ({error}): {EXTRA}") from None
-    try:
+    with _early_variables():
+        try:
+            jax: Any = importlib.import_module("jax")
+        except ImportError as error:
+            raise ConfigError(f"JAX is missing ({error}): {EXTRA}") from None
         if jax.config.jax_compilation_cache_dir is None:
             jax.config.update("jax_compilation_cache_dir", str(cache_directory()))
             jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
         with contextlib.suppress(Exception):  # it is too late once XLA has started
             jax.config.update("jax_cpu_enable_async_dispatch", False)
         jax.devices()  # start XLA while the variables are set
-    finally:
-        for name in ONE_THREAD:
-            if name in before:
-                os.environ[name] = before[name]
-            else:
-                os.environ.pop(name, None)
     return jax
+
+
+@contextlib.contextmanager
+def _early_variables() -> Iterator[None]:
+    """Set the variables that JAX and XLA read when they start, and restore those of the user."""
+    before = {name: os.environ.get(name) for name in EARLY}
+    for name, value in EARLY.items():
+        own = before[name]
+        if own is None:
+            os.environ[name] = value
+        elif name == "XLA_FLAGS":
+            os.environ[name] = f"{value} {own}"  # the last of two equal flags applies
+    try:
+        yield
+    finally:
+        for name, own in before.items():
+            if own is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = own
 
 
 def cache_directory() -> Path:
@@ -89,31 +104,35 @@ def cache_directory() -> Path:
 
 def make_world(name: str, options: Mapping[str, Any]) -> Any:
     """Make a world of JaxMARL; raise a ConfigError for one that cannot be made."""
-    known = [world for worlds in WORLDS.values() for world in worlds]
-    if name not in known:
-        near = difflib.get_close_matches(name, known, 3, 0.5)
-        hint = f"did you mean {', '.join(near)}? " if near else ""
-        raise ConfigError(
-            f"JaxMARL has no world {name!r}; {hint}`remuda games --all` lists its worlds"
-        )
-    package = next(package for package, worlds in WORLDS.items() if name in worlds)
     import_jax()
     with quiet():
         try:
             jaxmarl: Any = importlib.import_module("jaxmarl")
         except ImportError as error:
             raise ConfigError(f"jaxmarl:{name} needs JaxMARL ({error}): {EXTRA}") from None
-        if find_spec(package) is None:
-            raise ConfigError(
-                f"jaxmarl:{name} needs the package {package}, which is not installed; "
-                "JaxMARL's own documentation says how to install it"
-            )
+        _check_name(name, jaxmarl.registered_envs)
         own = {key: _value(name, key, value) for key, value in options.items()}
         try:
             return jaxmarl.make(name, **own)
-        except (TypeError, ValueError, AssertionError, ImportError, KeyError) as error:
+        except REFUSALS as error:
             line = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise ConfigError(f"env.options: jaxmarl:{name} refuses them: {line}") from None
+
+
+def _check_name(name: str, registered: Sequence[str]) -> None:
+    """Refuse a world that JaxMARL does not have, or whose package is missing."""
+    if name not in registered:
+        near = difflib.get_close_matches(name, registered, 3, 0.5)
+        hint = f"did you mean {', '.join(near)}? " if near else ""
+        raise ConfigError(
+            f"JaxMARL has no world {name!r}; {hint}`remuda games --all` lists its worlds"
+        )
+    package = next((package for package, worlds in WORLDS.items() if name in worlds), "jaxmarl")
+    if find_spec(package) is None:
+        raise ConfigError(
+            f"jaxmarl:{name} needs the package {package}, which is not installed; the "
+            "documentation of JaxMARL says how to install it"
+        )
 
 
 def _value(name: str, key: str, value: Any) -> Any:

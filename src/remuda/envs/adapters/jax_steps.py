@@ -7,12 +7,16 @@ with equal spaces are one array, and so are all rewards and all flags.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
 
 from remuda.envs.adapters.jax_interfaces import JaxWorld, WorldStep, flat_observation
+from remuda.envs.adapters.jax_library import quiet
+from remuda.errors import UsageError
+from remuda.system.compiling import compiling
 from remuda.types import AgentSpec, Array, Bools, Integers
 
 Metric = Callable[[Any, Any], Any]
@@ -88,9 +92,11 @@ class JaxSteps:
     ) -> None:
         import jax
 
+        self._ready: Callable[[Any], Any] = jax.block_until_ready
         self._world, self._agents, self._metrics = world, agents, metrics
         self._groups = Groups(agents)
         self._like: Any = None  # shapes and dtypes of a copy's state after a step
+        self._called: set[tuple[int, int]] = set()  # functions that are compiled, with their sizes
         self.columns = Columns(agents)
         self.num_envs = num_envs
         # Episodes that end one by one are restarted in small batches, and those that end
@@ -102,9 +108,14 @@ class JaxSteps:
         )
         self._step = jax.jit(self._step_all)
 
+    @property
+    def env(self) -> Any:
+        """The library's environment."""
+        return self._world.env
+
     def start(self, seeds: Integers) -> tuple[Carry, Views]:
         """Start an episode in every copy."""
-        carry, views = self._start(_keys(seeds))
+        carry, views = self._call(self._start, len(seeds), _keys(seeds))
         return carry, views
 
     def restart(
@@ -115,14 +126,14 @@ class JaxSteps:
         found: list[tuple[Integers, Views]] = []
         for copies in self._batched(which):
             padded = np.resize(copies, next(n for n in self._batches if n >= len(copies)))
-            new, views = self._start(_keys(seeds[padded]))
-            carry = self._put(carry, padded.astype(np.int32), new)
+            new, views = self._call(self._start, len(padded), _keys(seeds[padded]))
+            carry = self._call(self._put, len(padded), carry, padded.astype(np.int32), new)
             found.append((copies, views))
         return carry, found
 
     def step(self, carry: Carry, actions: Array) -> tuple[Carry, Views, Results]:
         """Step all copies: `actions` is [num_envs, columns]."""
-        after, views, results = self._step(carry, actions)
+        after, views, results = self._call(self._step, self.num_envs, carry, actions)
         return after, views, results
 
     def warm_up(self) -> None:
@@ -132,6 +143,15 @@ class JaxSteps:
             mask = np.arange(self.num_envs) < size
             self.restart(carry, np.zeros(self.num_envs, np.int64), mask)
         self.step(carry, np.zeros((self.num_envs, self.columns.size), self.columns.dtype))
+
+    def _call(self, function: Any, size: int, *args: Any) -> Any:
+        """Call a function, and report the first call of each size, which compiles it."""
+        if (id(function), size) in self._called:
+            return function(*args)
+        with quiet(), compiling(), enough_memory(size):
+            found = self._ready(function(*args))
+        self._called.add((id(function), size))
+        return found
 
     def _batched(self, which: Integers) -> Iterator[Integers]:
         small = self._batches[0]
@@ -227,6 +247,20 @@ class JaxSteps:
                 jnp.stack([critic_states[agent] for agent in own]) for own in groups.critic_states
             ),
         )
+
+
+@contextmanager
+def enough_memory(copies: int) -> Iterator[None]:
+    """Report in one line that the arrays of this many copies cannot be allocated."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        raise UsageError(
+            f"there is not enough memory for env.num_envs = {copies:,}: the arrays of the world "
+            "cannot be allocated; lower it, or choose a smaller world"
+        ) from error
 
 
 class Columns:

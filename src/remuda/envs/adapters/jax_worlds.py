@@ -17,13 +17,13 @@ from remuda.envs.adapters.jax_description import (
     world_of,
 )
 from remuda.envs.adapters.jax_interfaces import JaxWorld
-from remuda.envs.adapters.jax_library import import_jax, make_world, quiet
+from remuda.envs.adapters.jax_library import import_jax, make_world
 from remuda.envs.adapters.jax_metrics import metrics_of
-from remuda.envs.adapters.jax_steps import Carry, Groups, JaxSteps, Views
+from remuda.envs.adapters.jax_pictures import picture
+from remuda.envs.adapters.jax_steps import Carry, Groups, JaxSteps, Views, enough_memory
 from remuda.envs.games.array_game import TurnArrays
 from remuda.errors import ConfigError
 from remuda.system.checkpoint.fitting import branch, fitting
-from remuda.system.compiling import compiling
 from remuda.types import Array, Bools, Floats, Integers, State, TurnResult
 
 SHAPED_REWARD = "shaped_reward"  # the option
@@ -61,11 +61,17 @@ def steps_of(world: JaxWorld, name: str, num_envs: int) -> JaxSteps:
     return JaxSteps(world, describe(world, name).agents, metrics, num_envs)
 
 
+def copies_of_jax(env: Any, num_envs: int, name: str) -> JaxWorlds:
+    """Return copies of a user's environment with JaxMARL's or gymnax's interface."""
+    world = world_of(env)
+    return JaxWorlds(partial(steps_of, world, name, num_envs), describe(world, name), num_envs)
+
+
 class JaxWorlds(TurnArrays):
     """Copies of a JAX world, stepped together by one compiled function.
 
-    1. JAX is imported by the first reset or `warm_up`, so a process that only describes a world or
-       checks a run never imports it.
+    1. JAX is imported by the first observation, or `warm_up`: a process that only describes a
+       world, or tries an option, never imports it. A reset is done when its result is needed.
     2. A turn passes one array of actions to JAX. Observations are read where JAX wrote them.
     3. Episodes are restarted by `reset` and not within a step, so the final observation is seen.
     4. An agent that the world reports as done before the episode ends has terminated; rewards that
@@ -75,7 +81,7 @@ class JaxWorlds(TurnArrays):
     checker = ""
 
     def __init__(self, make: Callable[[], JaxSteps], spec: WorldSpec, num_envs: int) -> None:
-        """Allocate the arrays; `make` makes the compiled functions."""
+        """Allocate the arrays; `make` returns the compiled functions."""
         self._make_arrays(num_envs, spec.agents)
         self._make, self._spec = make, spec
         self.turn_groups = (tuple(range(self.num_agents)),)
@@ -91,6 +97,9 @@ class JaxWorlds(TurnArrays):
         }
         self._steps: JaxSteps | None = None
         self._carry: Carry | None = None
+        self._seeds: Integers = np.zeros(num_envs, np.int64)
+        self._waiting: Bools = np.zeros(num_envs, np.bool_)  # copies to restart
+        self._is_stale = False  # True if any copy waits
         self._views: dict[str, list[Array]] = {}  # of each group: [members, num_envs, ...]
         self._actions: Array = np.zeros((num_envs, 0))
         self._shaped: Floats = np.zeros(num_envs, np.float32)  # in force in each copy
@@ -99,11 +108,11 @@ class JaxWorlds(TurnArrays):
         metrics = dict(zip(self.episode_metrics, self._metrics, strict=True))
         self._result = TurnResult(self._rewards, self._terminated, self._truncated, metrics)
         # Never written, so it takes no memory; it shows what the state of all copies will take.
-        self._room = np.empty((num_envs, 2 * spec.copy_bytes), np.uint8)
+        with enough_memory(num_envs):
+            self._room = np.empty((num_envs, 2 * spec.copy_bytes), np.uint8)
 
     def warm_up(self) -> None:
-        with quiet(), compiling():
-            self._ready().warm_up()
+        self._ready().warm_up()
 
     def _ready(self) -> JaxSteps:
         if self._steps is None:
@@ -113,18 +122,27 @@ class JaxWorlds(TurnArrays):
         return self._steps
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
-        steps = self._ready()
-        if self._carry is None or mask.all():
-            with quiet(), compiling():
-                self._carry, views = steps.start(np.where(mask, seeds, 0))
-            self._look(views)
-        else:
-            self._carry, found = steps.restart(self._carry, seeds, mask)
-            for copies, views in found:
-                self._replace(copies, views)
+        self._seeds[mask] = seeds[mask]
+        self._waiting |= mask
+        self._is_stale = True
         self.active[mask] = True
         self._terminated[mask] = self._truncated[mask] = False
         self._shaped[mask] = self._next_shaped
+
+    def _playing(self) -> tuple[JaxSteps, Carry]:
+        """Restart the copies that wait for it; return the functions, and the state of all."""
+        steps, waiting = self._ready(), self._waiting
+        if self._carry is not None and not self._is_stale:
+            return steps, self._carry
+        if self._carry is None or waiting.all():
+            self._carry, views = steps.start(self._seeds)
+            self._look(views)
+        else:
+            self._carry, found = steps.restart(self._carry, self._seeds, waiting)
+            for copies, views in found:
+                self._replace(copies, views)
+        self._is_stale = waiting[:] = False
+        return steps, self._carry
 
     def observe(self, agent: int, out: Array) -> None:
         self._write("observations", agent, out)
@@ -139,9 +157,8 @@ class JaxWorlds(TurnArrays):
         self._ready().columns.write(agent, actions, self._actions)
 
     def end_turn(self) -> TurnResult:
-        steps, count = self._ready(), self.num_agents
-        assert self._carry is not None, "reset comes first"
-        self._carry, views, results = steps.step(self._carry, self._actions)
+        (steps, carry), count = self._playing(), self.num_agents
+        self._carry, views, results = steps.step(carry, self._actions)
         self._look(views)
         numbers, flags = np.asarray(results.numbers), np.asarray(results.flags)
         np.multiply(numbers[:, :count], self.active, out=self._rewards)
@@ -172,6 +189,7 @@ class JaxWorlds(TurnArrays):
                 own[g][:, copies] = np.asarray(group)[:, : len(copies)]
 
     def _write(self, what: str, agent: int, out: Array) -> None:
+        self._playing()
         group, member = self._places[what][agent]
         out[...] = self._views[what][group][member]
 
@@ -186,10 +204,16 @@ class JaxWorlds(TurnArrays):
             )
         self._next_shaped = float(value)
 
+    def render(self, env: int = 0) -> Array:
+        import jax
+
+        steps, carry = self._playing()
+        return picture(steps.env, jax.tree.map(lambda leaf: np.asarray(leaf)[env], carry.state))
+
     def state(self) -> State:
         import jax
 
-        leaves = jax.tree.leaves(self._carry)
+        leaves = jax.tree.leaves(self._playing()[1])
         return {
             "leaves": {str(i): np.array(leaf) for i, leaf in enumerate(leaves)},
             "views": {
@@ -203,9 +227,8 @@ class JaxWorlds(TurnArrays):
     def restore(self, state: State) -> None:
         import jax
 
-        everywhere = np.ones(self.num_envs, np.bool_)
-        self.reset(np.zeros(self.num_envs, np.int64), everywhere)
-        leaves, tree = jax.tree.flatten(self._carry)
+        self._is_stale = self._waiting[:] = True
+        leaves, tree = jax.tree.flatten(self._playing()[1])
         saved = branch(state, "leaves")
         new = [fitting(saved, str(i), np.asarray(leaf)) for i, leaf in enumerate(leaves)]
         self._carry = jax.tree.unflatten(tree, new)

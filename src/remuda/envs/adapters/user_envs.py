@@ -1,7 +1,8 @@
 """Users' games: turn a class or function that makes environments into a `VectorEnv`.
 
 With a `num_envs` parameter, one call returns all copies as a `VectorEnv`. Otherwise each call
-returns one Gymnasium or PettingZoo environment, and an adapter combines the copies.
+returns one Gymnasium or PettingZoo environment, and an adapter combines the copies. One environment
+with JaxMARL's or gymnax's interface suffices for all copies.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ Factory = Callable[..., Any]  # makes environments: a class or a function
 
 ALLOWED = (
     "a class, or a function that returns one: remuda's VectorEnv (it takes num_envs), a "
-    "gymnasium.Env, a PettingZoo ParallelEnv or AECEnv"
+    "gymnasium.Env, a PettingZoo ParallelEnv or AECEnv, a JaxMARL MultiAgentEnv, or a gymnax "
+    "Environment"
 )
 
 
@@ -75,6 +77,12 @@ def make_copies(
         return _make_together(factory, num_envs, options, name, wrapping)
     own_options = with_pictures(factory, options) if num_envs == 1 else options
     spare = [_call(factory, own_options, name)]
+    if kind_of(spare[0]) in (detect.JAXMARL, detect.GYMNAX):
+        if wrapping != NOTHING:
+            raise not_wrapped(name)
+        from remuda.envs.adapters.jax_worlds import copies_of_jax
+
+        return copies_of_jax(spare[0], num_envs, name)
     adapter = _adapter_of(spare[0], name, partial(_call, factory, options, name))
     made: list[Any] = []
 
