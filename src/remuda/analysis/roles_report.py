@@ -19,6 +19,8 @@ from remuda.analysis.population_report import (
     SAMPLES,
     SECONDS,
     TOO_LARGE,
+    Analysis,
+    analyse,
     diversity_in_words,
     ranking_in_words,
 )
@@ -70,9 +72,8 @@ class RoleAnalysis:
 class RolesAnalysis:
     """The analysis of a game with several roles."""
 
-    payoffs: Payoffs  # of all policies by meeting
+    game: EmpiricalGame
     roles: tuple[RoleAnalysis, ...]
-    game: EmpiricalGame | None  # None: too large
     equilibrium: UncertainEquilibrium | None  # None: none was found
     next_line_ups: tuple[NextLineUp, ...] = ()
     unsolved: str = ""  # why there is no equilibrium
@@ -87,6 +88,11 @@ class RolesAnalysis:
             "line_ups": line_ups_summary(self.game, self.next_line_ups),
             "in_words": self.in_words(),
         }
+
+    @property
+    def payoffs(self) -> Payoffs:
+        """The payoffs of all policies by meeting."""
+        return self.game.payoffs
 
     @property
     def best(self) -> str:
@@ -178,21 +184,21 @@ def mixture_in_words(names: Sequence[str], mixture: Numbers) -> str:
     return ", ".join(parts)
 
 
-def analyse_roles(
-    payoffs: Payoffs,
-    roles: Sequence[Role],
-    game: EmpiricalGame | None,
-    rng: np.random.Generator,
-    samples: int = SAMPLES,
-) -> RolesAnalysis:
-    """Analyse the policies of each role against those of the others.
+def analyse_game(
+    game: EmpiricalGame, rng: np.random.Generator, samples: int = SAMPLES
+) -> Analysis | RolesAnalysis:
+    """Analyse the policies of each role, or of a single one."""
+    return (analyse if len(game.roles) == 1 else analyse_roles)(game, rng, samples)
 
-    `payoffs`: by meeting, symmetric, with all strategies of all roles, which have different names;
-    `game`: None if it is too large.
-    """
-    if len(roles) < 2:
+
+def analyse_roles(
+    game: EmpiricalGame, rng: np.random.Generator, samples: int = SAMPLES
+) -> RolesAnalysis:
+    """Analyse the policies of each role against those of the others."""
+    if len(game.roles) < 2:
         raise UsageError("roles: this analysis needs at least two roles with different policies")
-    pairs = pairs_of_roles(payoffs, roles)
+    game = game.distinct()
+    pairs = pairs_of_roles(game)
     for pair in pairs:
         pair.check_whole()
     masses = _alpha_ranks(pairs, game)
@@ -205,21 +211,22 @@ def analyse_roles(
             gain_over_mean(pair, rng, samples),
             None if masses is None else masses[number],
         )
-        for number, (role, pair) in enumerate(zip(roles, pairs, strict=True))
+        for number, (role, pair) in enumerate(zip(game.roles, pairs, strict=True))
     )
     equilibrium, unsolved = None, ""
     try:
-        equilibrium = roles_solution(pairs, roles, game, rng, samples)
+        equilibrium = roles_solution(game, pairs, rng, samples)
     except UsageError as error:
         unsolved = str(error)
     mixtures = None if equilibrium is None else equilibrium.answer.mixtures
     following = next_line_ups(game, mixtures)
-    return RolesAnalysis(payoffs, found, game, equilibrium, following, unsolved)
+    return RolesAnalysis(game, found, equilibrium, following, unsolved)
 
 
-def pairs_of_roles(payoffs: Payoffs, roles: Sequence[Role]) -> list[Payoffs]:
+def pairs_of_roles(game: EmpiricalGame) -> list[Payoffs]:
     """Return, for each role, the payoffs of its policies against those of all other roles."""
-    places = [[payoffs.names.index(name) for name in role.strategies] for role in roles]
+    payoffs = game.payoffs
+    places = [[payoffs.names.index(name) for name in role.strategies] for role in game.roles]
     return [
         payoffs.between(own, [place for other in places if other is not own for place in other])
         for own in places
@@ -227,31 +234,29 @@ def pairs_of_roles(payoffs: Payoffs, roles: Sequence[Role]) -> list[Payoffs]:
 
 
 def roles_solution(
+    game: EmpiricalGame,
     pairs: Sequence[Payoffs],
-    roles: Sequence[Role],
-    game: EmpiricalGame | None,
     rng: np.random.Generator,
     samples: int,
     seconds: float = SECONDS,
 ) -> UncertainEquilibrium:
     """Solve the game itself if its line-ups were played, or else that of one seat of two roles."""
-    is_whole = game is not None and game.is_whole
-    of_seats = any(role.seats > 1 for role in roles)
-    if len(roles) == 2 and not (is_whole and of_seats):
+    of_seats = any(role.seats > 1 for role in game.roles)
+    if len(game.roles) == 2 and not (game.is_whole and of_seats):
         drawn = None
-        if game is not None and of_seats and (game.counts > 1).any():
+        if of_seats and (game.counts > 1).any():
             drawn = pair_draws(game, pairs[0], samples, rng)
         return nash(pairs[0], rng, samples, seconds, drawn)
-    if game is None:
+    if not game.counts_profiles:
         raise UsageError(TOO_LARGE)
     return game_equilibrium(game, rng, samples, seconds)
 
 
-def _alpha_ranks(pairs: Sequence[Payoffs], game: EmpiricalGame | None) -> list[Numbers] | None:
+def _alpha_ranks(pairs: Sequence[Payoffs], game: EmpiricalGame) -> list[Numbers] | None:
     """Return alpha-rank's masses by role, with a population for each role; None: unknown."""
     if len(pairs) == 2:
         means = pairs[0].means
-    elif game is None or any(role.seats > 1 for role in game.roles) or not game.is_whole:
+    elif any(role.seats > 1 for role in game.roles) or not game.is_whole:
         return None
     else:
         means = game.tensor()

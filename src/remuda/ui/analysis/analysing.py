@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from remuda.analysis.payoffs.empirical_game import EmpiricalGame, game_of_meetings
 from remuda.analysis.payoffs.payoffs import Payoffs
 from remuda.errors import UsageError
 from remuda.evaluation.tournaments.engine import Tournament
@@ -67,7 +68,9 @@ def analyse(
 
 def _sources(source: Any) -> list[AnalysisSource]:
     if isinstance(source, Payoffs):
-        return [AnalysisSource(Path("payoffs"), "payoffs", Path(), payoffs=source)]
+        source = game_of_meetings(source)
+    if isinstance(source, EmpiricalGame):
+        return [AnalysisSource(Path("payoffs"), "payoffs", Path(), known_game=source)]
     is_list = isinstance(source, Iterable) and not isinstance(source, str | Path | Mapping)
     paths = [_path_of(each) for each in (source if is_list else [source])]
     if not paths:

@@ -19,7 +19,7 @@ from remuda.analysis.payoffs.payoffs import Payoffs, count_matches
 from remuda.analysis.payoffs.returns import known
 from remuda.analysis.population_report import Analysis
 from remuda.analysis.ranking.rank import RankIntervals
-from remuda.analysis.roles_report import RolesAnalysis
+from remuda.analysis.roles_report import RolesAnalysis, analyse_game
 from remuda.analysis.several_runs import RunSpread, Several, spread
 from remuda.analysis.society.society import Society
 from remuda.errors import UsageError
@@ -28,7 +28,7 @@ from remuda.runs.run_directory import write_file, writing
 from remuda.training.saved.policies import SavedPolicies
 from remuda.types import Numbers
 from remuda.ui.analysis.extras import extras_of, society_of
-from remuda.ui.analysis.sources import AnalysisSource, Choice, population_of
+from remuda.ui.analysis.sources import AnalysisSource, Choice, game_of
 from remuda.ui.terminal.numbers import between, distinct, number, to_width, with_error
 
 SHOWN = 20  # rows of a table in the terminal
@@ -88,7 +88,7 @@ def analyse_what_there_is(
 ) -> Report:
     """Analyse each source's payoffs; for a run without usable matches, only its policies."""
     try:
-        analyses = tuple(population_of(s, choice).analyse(rng, samples) for s in sources)
+        analyses = tuple(analyse_game(game_of(s, choice), rng, samples) for s in sources)
     except UsageError as error:
         run = sources[0].run
         if len(sources) > 1 or run is None or choice != Choice():
@@ -266,7 +266,7 @@ def write_report(report: Report | SocietyReport, directory: Path) -> tuple[Path,
 
             place = directory / name
             place.mkdir(parents=True, exist_ok=True)
-            ledger, sides = (source.ledger, source.rated) if source.run else (None, ())
+            ledger, sides = (source.ledger, source.seats.rated) if source.run else (None, ())
             written.append(draw_into(place, found, ledger, sides))
     return tuple(written)
 
