@@ -35,8 +35,8 @@ def analyse(
 
     Args:
         source: a run (from `train` or `load`, or its directory), a saved tournament or its
-            directory, payoffs, or a `.csv` or `.npz` file of payoffs; or a list of these, of one
-            game. Payoffs cannot be in a list.
+            directory, `Payoffs`, an `EmpiricalGame`, or a `.csv` or `.npz` file of payoffs; or a
+            list of these, of one game. `Payoffs` and games cannot be in a list.
         only: names of the policies to analyse; empty: all.
         frozen: include frozen copies.
         wins: use win rates, with draws as half a win, instead of returns.
@@ -47,7 +47,7 @@ def analyse(
 
     Returns:
         A report: `print` shows the tables of `remuda analyse`, `as_summary()` returns the content
-        of `analysis.json`, and `analyses` has an `Analysis` for each source with matches.
+        of `analysis.json`, and `analyses` has an analysis for each source with matches.
 
     Raises:
         UsageError: an argument is invalid, a tournament was not saved, sources are of different

@@ -248,7 +248,7 @@ def _with_interval(value: float, low: float, high: float) -> tuple[str, str]:
 
 
 def _matches(payoffs: Payoffs) -> str:
-    return count_matches(payoffs) or "0 matches"
+    return count_matches(payoffs) or "exact payoffs"
 
 
 def write_report(report: Report | SocietyReport, directory: Path) -> tuple[Path, ...]:
