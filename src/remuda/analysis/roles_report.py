@@ -33,9 +33,13 @@ from remuda.analysis.ranking.next_line_ups import (
 )
 from remuda.analysis.ranking.rank import RankIntervals, mean_over_opponents, rank_intervals
 from remuda.analysis.structure.diversity import response_diversity
-from remuda.analysis.structure.population_regret import gain_over_mean
+from remuda.analysis.structure.population_regret import (
+    WithinPopulation,
+    gain_over_mean,
+    within_roles,
+)
 from remuda.errors import UsageError
-from remuda.types import Numbers
+from remuda.types import Integers, Numbers
 
 MOST_RANKED = 200  # strategy profiles of alpha-rank, which then needs a second
 NAMED = 4  # policies of a role that a sentence names
@@ -51,6 +55,7 @@ class RoleAnalysis:
     diversity: Estimate  # expected cardinality
     gain: Estimate  # what a seat gains by always playing the best policy, over all equally often
     alpha_rank: Numbers | None  # [n] masses; None: too many profiles, or some were not played
+    exploitability: WithinPopulation  # what an opponent gains by a best response to each policy
 
     def as_summary(self) -> dict[str, object]:
         """Return JSON values."""
@@ -64,6 +69,7 @@ class RoleAnalysis:
             "ranking": self.ranking.as_summary(),
             "diversity": as_json(self.diversity),
             "gain_over_uniform": as_json(self.gain),
+            "exploitability": self.exploitability.as_summary(),
             "alpha_rank": None if self.alpha_rank is None else self.alpha_rank.tolist(),
         }
 
@@ -127,6 +133,7 @@ class RolesAnalysis:
         words = {f"ranking, {r.role.name}": ranking_in_words(r.ranking) for r in self.roles}
         words["equilibrium"] = self._equilibrium_in_words()
         words["exploitability"] = self._exploitability_in_words()
+        words |= {f"best responses, {r.role.name}": _responses_in_words(r) for r in self.roles}
         for each in self.roles:
             words[f"diversity, {each.role.name}"] = diversity_in_words(
                 each.diversity, len(each.ranking.names)
@@ -173,6 +180,20 @@ class RolesAnalysis:
         )
 
 
+def _responses_in_words(found: RoleAnalysis) -> str:
+    """Say which policy of a role opponents exploit the least."""
+    within = found.exploitability
+    gain, best = within.of(within.least), within.best_responses[within.names.index(within.least)]
+    low, high = gain.interval
+    gains = f"{best} gains {figures(gain.corrected)}"
+    if gain.corrected <= 0.0:
+        gains = "no opponent gains significantly"
+    return (
+        f"Against {within.least}, the least exploitable, {gains} over the mean of its role "
+        f"({figures(low, 2)} to {figures(high, 2)})."
+    )
+
+
 def mixture_in_words(names: Sequence[str], mixture: Numbers) -> str:
     """Return a mixture as text: `only a`, or `a 60%, b 40%`."""
     played = [place for place in np.argsort(-mixture, kind="stable") if mixture[place] > USED]
@@ -201,18 +222,14 @@ def analyse_roles(
     pairs = pairs_of_roles(game)
     for pair in pairs:
         pair.check_whole()
-    masses = _alpha_ranks(pairs, game)
-    found = tuple(
-        RoleAnalysis(
-            role,
-            pair,
+    measured = [
+        (
             rank_intervals(pair, mean_over_opponents, rng, samples),
             response_diversity(pair, rng, scale=float(pair.matrix.std()) or 1.0, draws=samples),
             gain_over_mean(pair, rng, samples),
-            None if masses is None else masses[number],
         )
-        for number, (role, pair) in enumerate(zip(game.roles, pairs, strict=True))
-    )
+        for pair in pairs
+    ]
     equilibrium, unsolved = None, ""
     try:
         equilibrium = roles_solution(game, pairs, rng, samples)
@@ -220,6 +237,13 @@ def analyse_roles(
         unsolved = str(error)
     mixtures = None if equilibrium is None else equilibrium.answer.mixtures
     following = next_line_ups(game, mixtures)
+    masses = _alpha_ranks(pairs, game)
+    found = tuple(
+        RoleAnalysis(
+            role, pair, *each, of_role, within_roles(pair, _roles_of(pair, game), rng, samples)
+        )
+        for role, pair, each, of_role in zip(game.roles, pairs, measured, masses, strict=True)
+    )
     return RolesAnalysis(game, found, equilibrium, following, unsolved)
 
 
@@ -231,6 +255,12 @@ def pairs_of_roles(game: EmpiricalGame) -> list[Payoffs]:
         payoffs.between(own, [place for other in places if other is not own for place in other])
         for own in places
     ]
+
+
+def _roles_of(pair: Payoffs, game: EmpiricalGame) -> Integers:
+    """Return the number of the role of each opponent: [m]."""
+    role_of = {name: number for number, role in enumerate(game.roles) for name in role.strategies}
+    return np.array([role_of[name] for name in pair.strategies[1]], np.int64)
 
 
 def roles_solution(
@@ -252,14 +282,15 @@ def roles_solution(
     return game_equilibrium(game, rng, samples, seconds)
 
 
-def _alpha_ranks(pairs: Sequence[Payoffs], game: EmpiricalGame) -> list[Numbers] | None:
+def _alpha_ranks(pairs: Sequence[Payoffs], game: EmpiricalGame) -> Sequence[Numbers | None]:
     """Return alpha-rank's masses by role, with a population for each role; None: unknown."""
+    unknown = [None] * len(pairs)
     if len(pairs) == 2:
         means = pairs[0].means
     elif any(role.seats > 1 for role in game.roles) or not game.is_whole:
-        return None
+        return unknown
     else:
         means = game.tensor()
     if means[0].size > MOST_RANKED:
-        return None
-    return list(alpha_rank(means).by_role)
+        return unknown
+    return alpha_rank(means).by_role

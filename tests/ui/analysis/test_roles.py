@@ -64,6 +64,14 @@ def test_two_teams_are_analysed_by_role(teams):
     assert "red: 3 policies, 2 seats, 432 matches" in shown
     assert "blue: 3 policies, 2 seats" in shown
     assert "alpha" in shown
+    # blue gains nothing by knowing its opponents, and red's r0 earns more against each of blue's
+    assert max(each.interval[0] for each in red.exploitability.gains) < 0.0
+    assert blue.exploitability.best_responses == ("r0",) * 3
+    assert blue.exploitability.gains[0].corrected == pytest.approx(1 / 6, abs=0.03)
+    assert "reply" in shown
+    assert "Against b0, the least exploitable, r0 gains 0.1" in " ".join(shown.split())
+    written = found.as_summary()["roles"][1]["exploitability"]["policies"]
+    assert [each["best_response"] for each in written] == ["r0"] * 3
     # four blocks: what team-mates earn together, and what each earns against the other team
     blocks = analysis.payoffs.matrix
     assert np.isfinite(blocks[~np.eye(6, dtype=bool)]).all()

@@ -22,6 +22,7 @@ from remuda.analysis.ranking.rank import RankIntervals
 from remuda.analysis.roles_report import RolesAnalysis, analyse_game
 from remuda.analysis.several_runs import RunSpread, Several, spread
 from remuda.analysis.society.society import Society
+from remuda.analysis.structure.population_regret import WithinPopulation
 from remuda.errors import UsageError
 from remuda.evaluation.results import WAYS
 from remuda.runs.run_directory import write_file, writing
@@ -32,6 +33,7 @@ from remuda.ui.analysis.sources import AnalysisSource, Choice, game_of
 from remuda.ui.terminal.numbers import between, distinct, number, to_width, with_error
 
 SHOWN = 20  # rows of a table in the terminal
+RESPONSE = "reply\ngains"  # heading: what the best reply in the population gains
 
 
 class _Printed:
@@ -186,11 +188,12 @@ def print_analysis(found: Analysis | RolesAnalysis, console: Console | None = No
             if found.equilibrium is not None:
                 mixture = found.equilibrium.answer.mixtures[number]
             shares = {_solution(found.equilibrium): mixture, "alpha": each.alpha_rank}
-            _print_ranking(each.ranking, title, shares, console)
+            _print_ranking(each.ranking, each.exploitability, title, shares, console)
     else:
         mixture = None if found.equilibrium is None else found.equilibrium.answer.mixtures[0]
         title = f"{len(found.ranking.names)} policies, {_matches(found.payoffs)}"
-        _print_ranking(found.ranking, title, {_solution(found.equilibrium): mixture}, console)
+        shares = {_solution(found.equilibrium): mixture}
+        _print_ranking(found.ranking, found.exploitability, title, shares, console)
     _print_words(found.in_words(), console)
 
 
@@ -200,7 +203,11 @@ def _solution(found: UncertainEquilibrium | None) -> str:
 
 
 def _print_ranking(
-    ranking: RankIntervals, title: str, shares: Mapping[str, Numbers | None], console: Console
+    ranking: RankIntervals,
+    within: WithinPopulation | None,
+    title: str,
+    shares: Mapping[str, Numbers | None],
+    console: Console,
 ) -> None:
     """Print a row for each policy, best first; `shares`: more columns of probabilities."""
     order = np.argsort(ranking.ranks, kind="stable")
@@ -212,12 +219,17 @@ def _print_ranking(
         "policy": [ranking.names[row] for row in order],
         "payoff": [score for score, _ in scores],
         "95%": [interval for _, interval in scores],
-        "rank, 95%": [str(low) if low == high else f"{low} to {high}" for low, high in ranks],
-        "P(first)": [f"{share:.0%}" for share in ranking.first[order]],
+        "rank,\n95%": [str(low) if low == high else f"{low} to {high}" for low, high in ranks],
+        "P\n(first)": [f"{share:.0%}" for share in ranking.first[order]],
     }
     for heading, mixture in shares.items():
         known = np.zeros(len(order)) if mixture is None else mixture[order]
-        columns[heading] = ["" if share < 1e-6 else f"{share:.1%}" for share in known]
+        columns[heading] = [
+            "" if share < 1e-6 else f"{share:.1%}".replace("100.0%", "100%") for share in known
+        ]
+    if within is not None:
+        gains = [within.gains[row] for row in order]
+        columns[RESPONSE] = [_with_interval(each.corrected, *each.interval)[0] for each in gains]
     _print_table(title, columns, console)
 
 
