@@ -9,8 +9,8 @@ import pytest
 
 from ledgers import write_ledger
 from refusals import refuses
-from remuda.analysis.payoffs.empirical_game import game_of_meetings
 from remuda.analysis.payoffs.from_ledger import read_game
+from remuda.analysis.payoffs.game_of_meetings import game_of_meetings
 from remuda.analysis.payoffs.ledger_seats import LedgerSeats, SeatGroup
 from remuda.analysis.population_report import analyse
 from remuda.analysis.roles_report import analyse_roles

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from refusals import refuses
-from remuda.analysis.payoffs.empirical_game import game_of_meetings
+from remuda.analysis.payoffs.game_of_meetings import game_of_meetings
 from remuda.analysis.payoffs.payoffs import exact, from_sums
 from remuda.analysis.payoffs.sums import add_up
 from remuda.analysis.population_report import analyse

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from refusals import refuses
-from remuda.analysis.payoffs.empirical_game import game_of_meetings
 from remuda.analysis.payoffs.from_ledger import read_payoffs
+from remuda.analysis.payoffs.game_of_meetings import game_of_meetings
 from remuda.analysis.payoffs.ledger_seats import LedgerSeats
 from remuda.analysis.payoffs.payoffs import exact
 from remuda.config import load_config

@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from remuda.analysis.payoffs.empirical_game import Role, game_of_meetings
+from remuda.analysis.payoffs.empirical_game import Role
+from remuda.analysis.payoffs.game_of_meetings import game_of_meetings
 from remuda.analysis.payoffs.ledger_reader import KEY
 from remuda.analysis.payoffs.ledger_seats import LedgerSeats, SeatGroup
 from remuda.analysis.payoffs.payoffs import from_sums

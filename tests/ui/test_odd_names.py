@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from remuda.analysis.payoffs.empirical_game import game_of_meetings
 from remuda.analysis.payoffs.from_files import read_file
+from remuda.analysis.payoffs.game_of_meetings import game_of_meetings
 from remuda.analysis.payoffs.payoffs import from_sums
 from remuda.analysis.payoffs.sums import ROWS, add_up
 from remuda.analysis.population_report import analyse

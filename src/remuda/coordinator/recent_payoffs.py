@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from remuda.analysis.payoffs.counted_returns import sharing
-from remuda.analysis.payoffs.empirical_game import EmpiricalGame, Role, game_of_meetings
+from remuda.analysis.payoffs.empirical_game import EmpiricalGame, Role
+from remuda.analysis.payoffs.game_of_meetings import game_of_meetings
 from remuda.analysis.payoffs.ledger_reader import KEY, PIECE, LedgerReader, keys_of, places_of
 from remuda.analysis.payoffs.ledger_seats import LedgerSeats
 from remuda.analysis.payoffs.payoffs import from_sums

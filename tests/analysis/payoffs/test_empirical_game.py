@@ -7,13 +7,8 @@ import pytest
 
 from refusals import refuses
 from remuda.analysis.equilibria import role_symmetric
-from remuda.analysis.payoffs.empirical_game import (
-    EmpiricalGame,
-    Role,
-    every_profile,
-    exact_game,
-    game_of_meetings,
-)
+from remuda.analysis.payoffs.empirical_game import EmpiricalGame, Role, every_profile, exact_game
+from remuda.analysis.payoffs.game_of_meetings import game_of_meetings
 from remuda.analysis.payoffs.payoffs import KNOWN, exact
 from remuda.analysis.payoffs.profile_sums import ProfileSums, game_of_matches
 from remuda.analysis.payoffs.sums import payoffs_of_matches
@@ -207,6 +202,7 @@ def test_games_too_large_to_list_are_refused():
 
 ROCKS = {"players": ["rock", "paper", "scissors"]}
 BEATS = [[0, -1, 1], [1, 0, -1], [-1, 1, 0]]
+LARGE = {"a": [*map(str, range(400))], "b": [*map(str, range(400))]}
 DUEL = {"sender": ["x", "y"], "receiver": ["x", "y", "z"]}
 
 
@@ -251,18 +247,31 @@ def test_a_game_is_made_of_an_array_for_each_role():
         (BEATS, {"players": []}, {}),
         (BEATS, {"players": ["rock", "paper"]}, {}),
         (BEATS, DUEL, {}),
+        ([[0, 1], [2]], ROCKS, {}),
+        (BEATS, ["rock", "paper", "scissors"], {}),
         (np.full((3, 3), np.nan), ROCKS, {}),
         (np.full((3, 3), np.inf), ROCKS, {}),
         (BEATS, ROCKS, {"errors": np.ones((3, 3))}),
         (BEATS, ROCKS, {"errors": np.ones((3, 3)), "counts": np.ones((3, 3), int)}),
-        (np.zeros((2, 400, 400)), {"a": map(str, range(400)), "b": map(str, range(400))}, {}),
+        (np.zeros((2, 400, 400)), LARGE, {}),
     ],
-    ids=["none", "empty", "names", "roles", "nan", "infinite", "no counts", "once", "large"],
+    ids=[
+        "none",
+        "empty",
+        "names",
+        "roles",
+        "ragged",
+        "list",
+        "nan",
+        "infinite",
+        "no counts",
+        "once",
+        "large",
+    ],
 )
 def test_arrays_that_make_no_game_are_refused(means, roles, options):
-    named = {name: list(own) for name, own in roles.items()}
     with refuses(UsageError):
-        EmpiricalGame.from_arrays(means, named, **options)
+        EmpiricalGame.from_arrays(means, roles, **options)
 
 
 def dealt(rng, seats, count=500, strategies=3):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from remuda.analysis.payoffs.empirical_game import game_of_meetings
 from remuda.analysis.payoffs.from_ledger import read_payoffs
+from remuda.analysis.payoffs.game_of_meetings import game_of_meetings
 from remuda.analysis.payoffs.ledger_seats import LedgerSeats
 from remuda.analysis.payoffs.payoffs import count_matches, exact, from_sums
 from remuda.analysis.payoffs.sums import ROWS, add_up

@@ -14,7 +14,7 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from remuda.analysis.payoffs.empirical_game import game_of_meetings
+from remuda.analysis.payoffs.game_of_meetings import game_of_meetings
 from remuda.analysis.payoffs.payoffs import Payoffs, exact, from_sums
 from remuda.analysis.population_report import Analysis, analyse
 from remuda.analysis.society.pareto import uncertain_front

@@ -305,43 +305,6 @@ def exact_game(roles: Sequence[Role], payoff: Callable[[Integers], npt.ArrayLike
     return EmpiricalGame(tuple(roles), profiles, means, np.where(both, 0.0, np.nan), counts)
 
 
-def game_of_meetings(payoffs: Payoffs, roles: Sequence[Role] = ()) -> EmpiricalGame:
-    """Return the game of payoffs by meeting; without `roles`, that of two seats.
-
-    The seats are interchangeable if they have the same strategies, or else two roles.
-    """
-    rows, columns = map(set, payoffs.strategies)
-    if not roles and not rows & columns:
-        return _of_table(payoffs)
-    if not roles and rows != columns:
-        first, last = (", ".join(names[:5]) for names in payoffs.strategies)
-        raise UsageError(
-            f"the roles have different policies, {first} and {last}; an analysis needs the same "
-            "policies in rows and columns, or policies that are all different"
-        )
-    roles = tuple(roles) or (Role("players", payoffs.names, 2),)
-    size = sum(len(role.strategies) for role in roles)
-    none = np.zeros((0, size, size))
-    profiles, counts = np.zeros((0, size), np.int64), np.zeros(0, np.int64)
-    return EmpiricalGame(roles, profiles, none[:, 0], none, counts, payoffs, False)
-
-
-def _of_table(payoffs: Payoffs) -> EmpiricalGame:
-    """Return the game of two roles of one seat from its table."""
-    names = zip(("rows", "columns"), payoffs.strategies, strict=True)
-    roles = tuple(Role(name, strategies) for name, strategies in names)
-    played = payoffs.counts > 0
-    cells, size = np.argwhere(played), sum(played.shape)
-    _check_size(len(cells), size)
-    rows, numbers = np.arange(len(cells))[:, None], cells + np.array([0, played.shape[0]])
-    profiles, means = np.zeros((len(cells), size), np.int64), np.full((len(cells), size), np.nan)
-    covariances = np.full((len(cells), size, size), np.nan)
-    profiles[rows, numbers], means[rows, numbers] = 1, payoffs.means[:, played].T
-    both = numbers[:, :, None], numbers[:, None, :]
-    covariances[rows[:, :, None], *both] = np.moveaxis(payoffs.covariances[:, :, played], 2, 0)
-    return EmpiricalGame(roles, profiles, means, covariances, payoffs.counts[played])
-
-
 def _by_meeting(game: EmpiricalGame) -> Payoffs:
     """Return the payoffs of every two strategies, over the profiles in which they met.
 
@@ -401,7 +364,9 @@ def _from_arrays(
     errors: npt.ArrayLike | None,
     counts: npt.ArrayLike | None,
 ) -> EmpiricalGame:
-    earned = np.asarray(means, np.float64)
+    if not isinstance(roles, Mapping):
+        raise UsageError(f"roles: name the strategies of each role, by its name; this is {roles!r}")
+    earned = _as_numbers("means", means)
     sizes, is_one = tuple(len(names) for names in roles.values()), len(roles) == 1
     dealt = sizes * max(earned.ndim, 2) if is_one else sizes
     players = tuple(
@@ -410,8 +375,8 @@ def _from_arrays(
     _check_roles(players)
     if (errors is None) != (counts is None):
         raise UsageError("payoffs: pass `errors` and `counts` together, or neither")
-    spread = np.zeros(earned.shape) if errors is None else np.asarray(errors, np.float64)
-    played = np.full(dealt, KNOWN) if counts is None else np.asarray(counts)
+    spread = np.zeros(earned.shape) if errors is None else _as_numbers("errors", errors)
+    played = np.full(dealt, KNOWN) if counts is None else _as_numbers("counts", counts)
     shape = dealt if is_one else (len(roles), *sizes)
     for what, array, wanted in (
         ("means", earned, shape),
@@ -422,7 +387,7 @@ def _from_arrays(
             raise UsageError(f"payoffs: {what} are {array.shape}, and must be {wanted}")
     if np.isinf(earned).any():
         raise UsageError("payoffs: a mean is infinite")
-    _check_size(math.prod(player.num_profiles for player in players), sum(sizes))
+    check_size(math.prod(player.num_profiles for player in players), sum(sizes))
     profiles = np.array(list(every_profile(players)))
     own, noise = np.full(profiles.shape, np.nan), np.full(profiles.shape, np.nan)
     matches: Integers = np.zeros(len(profiles), np.int64)
@@ -450,6 +415,13 @@ def _from_arrays(
     return EmpiricalGame(players, profiles, own, covariances, matches)
 
 
+def _as_numbers(what: str, values: npt.ArrayLike) -> Numbers:
+    try:
+        return np.asarray(values, np.float64)
+    except (TypeError, ValueError):
+        raise UsageError(f"payoffs: {what} are not an array of numbers") from None
+
+
 def _check_roles(roles: Sequence[Role]) -> None:
     if not roles:
         raise UsageError("an empirical game needs at least one role")
@@ -462,7 +434,8 @@ def _check_roles(roles: Sequence[Role]) -> None:
             raise UsageError(f"the role {role.name} has {role.seats} seats; it needs one")
 
 
-def _check_size(profiles: int, strategies: int) -> None:
+def check_size(profiles: int, strategies: int) -> None:
+    """Raise a `UsageError` if a game would need gigabytes."""
     if profiles * strategies**2 > LARGEST:
         raise UsageError(
             f"a game of {profiles:,} profiles of {strategies} strategies is too large; select "

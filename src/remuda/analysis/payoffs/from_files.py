@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from remuda.analysis.payoffs.empirical_game import EmpiricalGame, Role, game_of_meetings
+from remuda.analysis.payoffs.empirical_game import EmpiricalGame, Role
+from remuda.analysis.payoffs.game_of_meetings import game_of_meetings
 from remuda.analysis.payoffs.ledger_seats import SeatGroup, grouped_seats
 from remuda.analysis.payoffs.payoffs import Payoffs, exact
 from remuda.analysis.payoffs.profile_sums import game_of_matches

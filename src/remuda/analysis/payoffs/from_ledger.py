@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from remuda.analysis.payoffs.counted_returns import Adjust, sharing, won
-from remuda.analysis.payoffs.empirical_game import EmpiricalGame, Role, game_of_meetings
+from remuda.analysis.payoffs.empirical_game import EmpiricalGame, Role
+from remuda.analysis.payoffs.game_of_meetings import game_of_meetings
 from remuda.analysis.payoffs.ledger_reader import FORMER, KEY, LedgerReader, keys_of, places_of
 from remuda.analysis.payoffs.ledger_seats import LedgerSeats, SeatGroup, check_sides
 from remuda.analysis.payoffs.payoffs import Payoffs, from_sums
@@ -90,7 +91,9 @@ def read_line_ups(
     )
     for role in roles:
         if not role.strategies:
-            raise UsageError(f"{path}: no policy is left to analyse in the role {role.name}")
+            raise UsageError(
+                f"{path}: no policy is left to analyse in the role {role.name}; each role needs one"
+            )
     seats = [seat for group in groups for seat in group.seats]
     role_of_seat = [number for number, group in enumerate(groups) for _ in group.seats]
     sums = ProfileSums(roles, role_of_seat)

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from remuda.analysis.payoffs.empirical_game import EmpiricalGame, game_of_meetings
+from remuda.analysis.payoffs.empirical_game import EmpiricalGame
+from remuda.analysis.payoffs.game_of_meetings import game_of_meetings
 from remuda.analysis.payoffs.payoffs import Payoffs
 from remuda.errors import UsageError
 from remuda.evaluation.tournaments.engine import Tournament
