@@ -97,9 +97,7 @@ class Analysis:
         found, gains = self.equilibrium, self.exploitability
         value = mixed = math.nan
         if found is not None:
-            value = float(found.answer.values[0])
-            scale = 1e-9 * float(np.nanmax(np.abs(self.payoffs.matrix)))
-            value = value if abs(value) >= scale else 0.0  # rounding errors of a zero
+            value = self.payoffs.without_rounding(float(found.answer.values[0]))
             mixed = float((found.answer.mixtures[0] > 1e-6).sum())  # the size of the support
         return {
             "share of skill": float(self.structure.transitive),
@@ -137,16 +135,14 @@ class Analysis:
             name = f"The {self.equilibrium.kind} equilibrium of the line-ups that were played"
         mixture = self.equilibrium.answer.mixtures[0]
         played = np.flatnonzero(mixture > 1e-6)
-        value = float(self.equilibrium.answer.values[0])
-        low, high = self.equilibrium.values[1:, 0]
-        scale = 1e-9 * float(np.nanmax(np.abs(self.payoffs.matrix)))
-        value, low, high = (0.0 if abs(each) < scale else each for each in (value, low, high))
+        values = self.equilibrium.answer.values[0], *self.equilibrium.values[1:, 0]
+        value, low, high = (self.payoffs.without_rounding(float(each)) for each in values)
         value_text = f"its value is {figures(value)} per match"
         if low != high:
             value_text += f" ({figures(low)} to {figures(high)})"
-        if float(self.equilibrium.answer.regret.max()) > scale:
-            regret = figures(float(self.equilibrium.answer.regret.max()), 2)
-            value_text += f"; no exact one was found, and its regret is {regret}"
+        regret = self.payoffs.without_rounding(float(self.equilibrium.answer.regret.max()))
+        if regret > 0.0:
+            value_text += f"; no exact one was found, and its regret is {figures(regret, 2)}"
         if len(played) == 1:
             only = self.payoffs.names[played[0]]
             stays = float(self.equilibrium.in_support[0][played[0]])
@@ -181,7 +177,7 @@ class Analysis:
     def _regret_in_words(self) -> str:
         if self.equilibrium is None:
             return ""
-        most = max(float(self.equilibrium.regrets[2].max()), 0.0)
+        most = max(self.payoffs.without_rounding(float(self.equilibrium.regrets[2].max())), 0.0)
         return f", against the equilibrium {AT_MOST.format(figures(most, 2))}"
 
     def _structure_in_words(self) -> str:

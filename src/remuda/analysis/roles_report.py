@@ -150,8 +150,7 @@ class RolesAnalysis:
             mixture, value = found.answer.mixtures[number], found.answer.values[number]
             played = mixture_in_words(each.role.strategies, mixture)
             parts.append(f"{each.role.name} plays {played} and earns {figures(float(value))}")
-        largest, scale = float(found.answer.regret.max()), float(np.nanmax(abs(self.payoffs.means)))
-        regret = figures(largest if largest > 1e-9 * scale else 0.0, 2)
+        regret = figures(self.payoffs.without_rounding(float(found.answer.regret.max())), 2)
         reduced = ""
         if any(each.role.seats > 1 for each in self.roles) and found.kind.endswith("-sum"):
             reduced = " for one seat of each role, with the others as dealt in the matches"
@@ -171,7 +170,8 @@ class RolesAnalysis:
                 text = f"{each.role.name} gains nothing significant by always playing {best}"
             text += f" ({figures(low, 2)} to {figures(high, 2)})"
             if self.equilibrium is not None:
-                most = max(float(self.equilibrium.regrets[2][number]), 0.0)
+                most = self.payoffs.without_rounding(float(self.equilibrium.regrets[2][number]))
+                most = max(most, 0.0)
                 text += f", against the equilibrium {AT_MOST.format(figures(most, 2))}"
             parts.append(text)
         return (

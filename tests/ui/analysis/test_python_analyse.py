@@ -1,5 +1,7 @@
 """`remuda.analyse`: what it accepts, and what it refuses in one line."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -49,6 +51,16 @@ def test_a_game_of_several_roles_is_analysed():
     assert found.roles[0].role.strategies == ("x",)
     with refuses(UsageError):
         remuda.analyse(few, only=["x", "y"])
+
+
+def test_exact_payoffs_are_shown_without_rounding_errors():
+    means = np.random.default_rng(0).integers(-3, 4, (3, 3)) / 7.0
+    means[0] -= means[0].mean()
+    roles = {"a": ["x", "y", "z"], "b": ["u", "v", "w"]}
+    shown = repr(remuda.analyse(remuda.EmpiricalGame.from_arrays([means, -means], roles)))
+    assert "exact payoffs" in shown
+    assert "e-1" not in shown
+    assert not re.search(r"\.\d{5}", shown)
 
 
 def test_a_game_of_three_seats_is_analysed():

@@ -92,6 +92,10 @@ class Payoffs:
         found: Numbers = self.means[0]
         return found
 
+    def without_rounding(self, value: float) -> float:
+        """Return a difference or a mean of payoffs, and 0 instead of a rounding error."""
+        return value if abs(value) >= 1e-9 * float(np.nanmax(np.abs(self.means))) else 0.0
+
     @property
     def missing(self) -> Bools:
         """Cells without a match: [n, m]."""

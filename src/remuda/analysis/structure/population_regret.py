@@ -141,7 +141,7 @@ def _estimates(
         ratios = np.divide(noise, errors, out=np.zeros_like(noise), where=errors > 0.0)
         largest.append(ratios.max(0))
         number += 1
-    corrected = measured / number
+    corrected = np.where(errors.any(0), measured / number, gains.max(0))  # exact without noise
     low, high = _interval(gains, errors, freedom, np.array(largest), level)
     low, high = np.minimum(low, corrected), np.maximum(high, corrected)
     return tuple(

@@ -211,8 +211,9 @@ def _print_ranking(
 ) -> None:
     """Print a row for each policy, best first; `shares`: more columns of probabilities."""
     order = np.argsort(ranking.ranks, kind="stable")
-    intervals = np.array([ranking.scores, *ranking.score_intervals]).T[order].tolist()
-    scores = [_with_interval(*each) for each in intervals]
+    intervals = np.array([ranking.scores, *ranking.score_intervals]).T[order]
+    intervals[np.abs(intervals) < 1e-9 * np.abs(intervals).max()] = 0.0  # rounding errors
+    scores = [_with_interval(*each) for each in intervals.tolist()]
     ranks = ranking.intervals[:, order].T
     columns = {
         "rank": [str(rank) for rank in ranking.ranks[order]],
