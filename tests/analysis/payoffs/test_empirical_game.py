@@ -198,6 +198,9 @@ def test_games_too_large_to_list_are_refused():
         next(game.missing())
     with refuses(UsageError):
         game.tensor()
+    duel = [Role(name, tuple(map(str, range(60)))) for name in ("a", "b")]
+    with refuses(UsageError):
+        exact_game(duel, lambda _: np.zeros(120)).payoffs  # noqa: B018
 
 
 ROCKS = {"players": ["rock", "paper", "scissors"]}

@@ -310,6 +310,7 @@ def _by_meeting(game: EmpiricalGame) -> Payoffs:
 
     A match with several opponents is shared among them, as in `add_up`.
     """
+    check_size(len(game.profiles), game.num_strategies)
     seated = game.profiles.astype(np.float64)
     opponents = np.ones((game.num_strategies,) * 2) - np.eye(game.num_strategies)
     size: Numbers = np.zeros(game.num_strategies)

@@ -182,7 +182,7 @@ def print_analysis(found: Analysis | RolesAnalysis, console: Console | None = No
     if isinstance(found, RolesAnalysis):
         for number, each in enumerate(found.roles):
             seats = f", {each.role.seats} seats" if each.role.seats > 1 else ""
-            title = f"{each.role.name}: {len(each.ranking.names)} policies{seats}"
+            title = f"{each.role.name}: {_policies(each.ranking)}{seats}"
             title += f", {_matches(found.payoffs)}" if not number else ""
             mixture = None
             if found.equilibrium is not None:
@@ -191,7 +191,7 @@ def print_analysis(found: Analysis | RolesAnalysis, console: Console | None = No
             _print_ranking(each.ranking, each.exploitability, title, shares, console)
     else:
         mixture = None if found.equilibrium is None else found.equilibrium.answer.mixtures[0]
-        title = f"{len(found.ranking.names)} policies, {_matches(found.payoffs)}"
+        title = f"{_policies(found.ranking)}, {_matches(found.payoffs)}"
         shares = {_solution(found.equilibrium): mixture}
         _print_ranking(found.ranking, found.exploitability, title, shares, console)
     _print_words(found.in_words(), console)
@@ -258,6 +258,11 @@ def _print_table(
 
 def _with_interval(value: float, low: float, high: float) -> tuple[str, str]:
     return to_width((value, low, high), high - low)[0], between(low, high)
+
+
+def _policies(ranking: RankIntervals) -> str:
+    count = len(ranking.names)
+    return "1 policy" if count == 1 else f"{count} policies"
 
 
 def _matches(payoffs: Payoffs) -> str:
