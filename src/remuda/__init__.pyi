@@ -1,6 +1,7 @@
 """The public names and where they are defined; `__init__.py` imports each at its first use."""
 
 from remuda.analysis.frame import Frame as Frame
+from remuda.analysis.payoffs.empirical_game import EmpiricalGame as EmpiricalGame
 from remuda.analysis.payoffs.payoffs import Payoffs as Payoffs
 from remuda.api.focal import evaluate_among as evaluate_among
 from remuda.api.imitate import imitate as imitate

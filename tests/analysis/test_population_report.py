@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from refusals import refuses
+from remuda.analysis.payoffs.game_of_meetings import game_of_meetings
 from remuda.analysis.payoffs.payoffs import exact, from_sums
 from remuda.analysis.payoffs.sums import add_up
 from remuda.analysis.population_report import analyse, game_solution
@@ -29,7 +30,7 @@ def played(truth, matches, seed=0, zero_sum=True, own=True):
 
 
 def analysed(payoffs):
-    return analyse(payoffs, np.random.default_rng(0), 200)
+    return analyse(game_of_meetings(payoffs), np.random.default_rng(0), 200)
 
 
 def test_skill_is_told_as_skill():

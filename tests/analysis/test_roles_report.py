@@ -2,14 +2,16 @@
 
 import itertools
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from ledgers import write_ledger
 from refusals import refuses
-from remuda.analysis.payoffs.from_ledger import read_payoffs
-from remuda.analysis.payoffs.game_from_ledger import SeatGroup, read_game
+from remuda.analysis.payoffs.from_ledger import read_game
+from remuda.analysis.payoffs.game_of_meetings import game_of_meetings
+from remuda.analysis.payoffs.ledger_seats import LedgerSeats, SeatGroup
 from remuda.analysis.population_report import analyse
 from remuda.analysis.roles_report import analyse_roles
 from remuda.analysis.several_runs import Several
@@ -18,6 +20,7 @@ from role_games import BEATS, ROCKS
 
 TEAMS = (SeatGroup("red", (0, 1)), SeatGroup("blue", (2, 3)))
 PLAYERS = tuple(SeatGroup(name, (seat,)) for seat, name in enumerate("abc"))
+THREE = LedgerSeats((0, 1, 2), (0, 1, 2), (SeatGroup("players", (0, 1, 2)),))
 
 
 def matches_of(seats, returns_of, each=20, noise=0.1):
@@ -44,13 +47,11 @@ def two_teams(tmp_path, bonus=0.0):
     for _, returns in rows:  # a zero-sum game of teams, in spite of the noise
         returns[:2], returns[2:] = returns[0], -returns[0]
     path = write_ledger(tmp_path, rows, names, 4)
-    game = read_game(path, TEAMS)
-    return read_payoffs(path, sides=(0, 0, 1, 1)), game
+    return read_game(path, LedgerSeats((0, 0, 1, 1), (0, 0, 1, 1), TEAMS))
 
 
 def analysed_teams(tmp_path, bonus=0.0):
-    payoffs, game = two_teams(tmp_path, bonus)
-    return analyse_roles(payoffs, game.roles, game, np.random.default_rng(0), 60)
+    return analyse_roles(two_teams(tmp_path, bonus), np.random.default_rng(0), 60)
 
 
 def test_two_teams_of_rock_paper_scissors_mix_evenly(tmp_path):
@@ -110,8 +111,8 @@ def test_three_unlike_players_have_a_correlated_equilibrium(tmp_path):
 
     rows = matches_of([[0, 1, 2], [3, 4, 5], [6, 7, 8]], earned)
     path = write_ledger(tmp_path, rows, names, 3)
-    game = read_game(path, PLAYERS)
-    found = analyse_roles(read_payoffs(path), game.roles, game, np.random.default_rng(0), 20)
+    game = read_game(path, LedgerSeats((0, 1, 2), (0, 1, 2), PLAYERS))
+    found = analyse_roles(game, np.random.default_rng(0), 20)
     assert found.game.is_whole
     assert found.equilibrium.kind == "correlated"
     assert found.equilibrium.answer.regret.max() <= 1e-9
@@ -129,12 +130,11 @@ def robin(tmp_path, skills):
     names = [f"p{number}" for number in range(len(skills))]
     rows = matches_of([range(len(skills))] * 3, earned)
     path = write_ledger(tmp_path, rows, names, 3)
-    return read_payoffs(path), read_game(path, [SeatGroup("players", (0, 1, 2))])
+    return read_game(path, THREE)
 
 
 def test_a_round_robin_has_an_equilibrium_and_a_diversity(tmp_path):
-    payoffs, game = robin(tmp_path, [2.0, 1.5, 1.0, 0.5, 0.0])
-    found = analyse(payoffs, np.random.default_rng(0), 60, game)
+    found = analyse(robin(tmp_path, [2.0, 1.5, 1.0, 0.5, 0.0]), np.random.default_rng(0), 60)
     assert len(found.game.profiles) == 10
     assert found.equilibrium.kind == "correlated"
     # only the line-up of the three best is stable
@@ -161,8 +161,7 @@ def test_a_whole_game_of_three_seats_is_solved_itself(tmp_path):
         earned = 0.5 * (dealt == 0).sum() - (dealt == 0)
         rows.append(([(int(p), -1) for p in dealt], earned + rng.normal(0.0, 0.1, 3)))
     path = write_ledger(tmp_path, rows, ("contribute", "keep"), 3)
-    game = read_game(path, [SeatGroup("players", (0, 1, 2))])
-    found = analyse(read_payoffs(path), np.random.default_rng(0), 60, game)
+    found = analyse(read_game(path, THREE), np.random.default_rng(0), 60)
     assert found.equilibrium.kind == "role-symmetric"
     assert found.equilibrium.answer.mixtures[0] == pytest.approx([0.0, 1.0], abs=1e-6)
     assert found.equilibrium.answer.regret.max() <= 1e-8
@@ -170,10 +169,8 @@ def test_a_whole_game_of_three_seats_is_solved_itself(tmp_path):
 
 
 def test_a_role_without_policies_is_refused(tmp_path):
-    payoffs, game = two_teams(tmp_path)
-    rng = np.random.default_rng(0)
     with refuses(UsageError):
-        analyse_roles(payoffs, game.roles[:1], game, rng)
+        two_teams(tmp_path).part(lambda role, _: role.name == "red")
 
 
 def test_an_unknown_equilibrium_has_its_reason(tmp_path):
@@ -181,27 +178,28 @@ def test_an_unknown_equilibrium_has_its_reason(tmp_path):
     of too many line-ups."""
     rng = np.random.default_rng(0)
 
-    def words(payoffs, game, **options):
-        return analyse(payoffs, rng, 20, game, **options).in_words()["equilibrium"]
+    def words(game):
+        return analyse(game, rng, 20).in_words()["equilibrium"]
 
-    payoffs, game = robin(tmp_path, [2.0, 1.5, 1.0, 0.5])
-    alone = payoffs.part([0, 1]), game.part(lambda _, name: name in ("p0", "p1"))
-    assert "no match was among these policies only" in words(*alone)
-    assert "too many line-ups" in words(payoffs, None, is_too_large=True)
+    game = robin(tmp_path, [2.0, 1.5, 1.0, 0.5])
+    alone = game.part(lambda _, name: name in ("p0", "p1"))
+    assert "no match was among these policies only" in words(alone)
+    assert "too many line-ups" in words(game_of_meetings(game.payoffs, game.roles))
     rows = [
         ([(policy, -1) for policy in dealt], np.arange(3.0))
         for dealt in itertools.combinations(range(4), 3)
     ]
     path = write_ledger(tmp_path, rows, [f"p{number}" for number in range(4)], 3)
-    once = read_game(path, [SeatGroup("players", (0, 1, 2))])
+    once = read_game(path, THREE)
     assert once.counts.max() == 1
-    assert "no line-up was played twice" in words(payoffs, once)
+    assert "no line-up was played twice" in words(replace(once, meetings=game.payoffs))
 
 
 def test_a_large_game_of_roles_says_so(tmp_path):
     names = [f"{player} {name}" for player in "abc" for name in ROCKS]
     rows = matches_of([[0, 1, 2], [3, 4, 5], [6, 7, 8]], lambda _: np.zeros(3), each=2)
     path = write_ledger(tmp_path, rows, names, 3)
-    roles = read_game(path, PLAYERS).roles
-    found = analyse_roles(read_payoffs(path), roles, None, np.random.default_rng(0), 20)
+    game = read_game(path, LedgerSeats((0, 1, 2), (0, 1, 2), PLAYERS))
+    game = game_of_meetings(game.payoffs, game.roles)
+    found = analyse_roles(game, np.random.default_rng(0), 20)
     assert "too many line-ups" in found.in_words()["equilibrium"]

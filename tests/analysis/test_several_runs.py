@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from refusals import refuses
+from remuda.analysis.payoffs.game_of_meetings import game_of_meetings
 from remuda.analysis.payoffs.payoffs import exact, from_sums
 from remuda.analysis.payoffs.sums import add_up
 from remuda.analysis.population_report import analyse
@@ -15,7 +16,7 @@ from remuda.errors import UsageError
 
 
 def analysed(payoffs):
-    return analyse(payoffs, np.random.default_rng(0), 60)
+    return analyse(game_of_meetings(payoffs), np.random.default_rng(0), 60)
 
 
 def played(truth, matches, seed):

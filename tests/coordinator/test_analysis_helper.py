@@ -10,8 +10,9 @@ import pytest
 
 from refusals import refuses
 from remuda.analysis.payoffs.from_ledger import read_payoffs
+from remuda.analysis.payoffs.game_of_meetings import game_of_meetings
+from remuda.analysis.payoffs.ledger_seats import LedgerSeats
 from remuda.analysis.payoffs.payoffs import exact
-from remuda.analysis.payoffs.run_seats import RunSeats
 from remuda.config import load_config
 from remuda.config.unused_settings import unused_settings
 from remuda.coordinator.analysis_helper import gapless, measure
@@ -22,7 +23,7 @@ from remuda.runs.metrics import AnalysisNumbers, population_record
 
 ROCK_PAPER_SCISSORS = [[0, -1, 1], [1, 0, -1], [-1, 1, 0]]
 LIVE = np.array([True, True, True])
-TWO_SEATS = RunSeats((0, 1), (0, 1))
+TWO_SEATS = LedgerSeats((0, 1), (0, 1))
 
 
 def matches(*played, seats=2):
@@ -45,7 +46,7 @@ def symmetric(matrix):
 
 
 def test_rock_paper_scissors():
-    numbers, earned, mixed = measure(symmetric(ROCK_PAPER_SCISSORS), LIVE)
+    numbers, earned, mixed = measure(game_of_meetings(symmetric(ROCK_PAPER_SCISSORS)), LIVE)
     assert numbers.analysed == numbers.nash_support == 3
     assert numbers.nash_entropy == pytest.approx(math.log(3), abs=1e-9)
     assert numbers.nash_live == pytest.approx(1.0)
@@ -60,7 +61,7 @@ def test_one_that_beats_all_is_the_whole_equilibrium_and_all_is_skill():
     """Ratings 2, 1 and 0; the first is a frozen copy, which exploits those that learn."""
     ratings = np.array([2.0, 1.0, 0.0])
     game = symmetric(np.subtract.outer(ratings, ratings))
-    numbers, earned, mixed = measure(game, np.array([False, True, True]))
+    numbers, earned, mixed = measure(game_of_meetings(game), np.array([False, True, True]))
     assert (numbers.nash_support, numbers.nash_entropy, numbers.nash_live) == (1, 0.0, 0.0)
     assert numbers.transitive_share == pytest.approx(1.0)
     assert numbers.exploitability == pytest.approx(1.5), "2 - the mean of 1 and 0"
@@ -69,8 +70,8 @@ def test_one_that_beats_all_is_the_whole_equilibrium_and_all_is_skill():
 
 
 def test_equal_members_are_not_diverse_and_different_ones_are():
-    alike, *_ = measure(symmetric(np.zeros((3, 3))), LIVE)
-    different, *_ = measure(symmetric(ROCK_PAPER_SCISSORS), LIVE)
+    alike, *_ = measure(game_of_meetings(symmetric(np.zeros((3, 3)))), LIVE)
+    different, *_ = measure(game_of_meetings(symmetric(ROCK_PAPER_SCISSORS)), LIVE)
     assert alike.diversity is None
     assert alike.transitive_share is None
     # L = M M^T / (2/3 + 1/3) has eigenvalues 0, 3, 3, so that 2 * 3/4 are expected.
@@ -79,7 +80,9 @@ def test_equal_members_are_not_diverse_and_different_ones_are():
 
 def test_a_symmetric_game_that_is_not_zero_sum_has_an_equilibrium():
     """Prisoner's dilemma: to defect (the second) is the only one; the best reply gains 1 or 2."""
-    numbers, _, mixed = measure(symmetric([[3, 0], [5, 1]]), np.array([True, True]))
+    numbers, _, mixed = measure(
+        game_of_meetings(symmetric([[3, 0], [5, 1]])), np.array([True, True])
+    )
     assert mixed == pytest.approx([0.0, 1.0])
     assert numbers.exploitability == pytest.approx(3.0 - 9 / 4)
 
@@ -96,7 +99,7 @@ def test_no_gap_is_filled():
 def test_members_of_whom_too_few_met_are_told_as_such():
     sums = RecentPayoffs(__file__, TWO_SEATS)
     sums.look_at(of((0, -1), (1, -1)))
-    numbers, earned, mixed = measure(sums.payoffs(), np.array([True, True]))
+    numbers, earned, mixed = measure(sums.game(), np.array([True, True]))
     assert numbers == AnalysisNumbers(analysed=0, unmet=1.0)
     assert np.isnan(earned).all()
     assert np.isnan(mixed).all()
@@ -124,12 +127,12 @@ def test_a_ledger_that_grows_is_read_once_and_as_a_whole_one_is(tmp_path, ledger
             matches(*[(members[i], members[j], x) for (i, j), x in zip(pairs, earned, strict=True)])
         )
         recent.read()
-    found, whole = recent.payoffs(), read_payoffs(path)
+    found, whole = recent.game().payoffs, read_payoffs(path)
     assert np.array_equal(found.counts, whole.counts)
     assert np.allclose(found.means, whole.means, equal_nan=True)
     assert np.allclose(found.covariances, whole.covariances, equal_nan=True)
     recent.read()
-    assert np.array_equal(recent.payoffs().counts, whole.counts), "nothing is added up twice"
+    assert np.array_equal(recent.game().payoffs.counts, whole.counts), "nothing is added up twice"
 
 
 def test_members_who_come_and_go_keep_what_is_theirs(tmp_path, ledger):
@@ -140,9 +143,9 @@ def test_members_who_come_and_go_keep_what_is_theirs(tmp_path, ledger):
     recent.look_at(of(OLD_A, LIVE_B, LIVE_A))
     ledger.append(matches((OLD_A, LIVE_A, 2.0)))
     recent.read()
-    counts = recent.payoffs().counts
+    counts = recent.game().payoffs.counts
     assert counts.tolist() == [[0, 0, 1], [0, 0, 1], [1, 1, 0]]
-    assert recent.payoffs().means[0, 2].tolist()[:2] == [-2.0, 1.0]
+    assert recent.game().payoffs.means[0, 2].tolist()[:2] == [-2.0, 1.0]
 
 
 def test_new_matches_of_those_that_learn_replace_old_ones(tmp_path, ledger):
@@ -152,7 +155,7 @@ def test_new_matches_of_those_that_learn_replace_old_ones(tmp_path, ledger):
     recent.read()
     ledger.append(matches(*[(LIVE_A, LIVE_B, 1.0), (OLD_A, OLD_B, 1.0)] * RECENT))
     recent.read()
-    found = recent.payoffs()
+    found = recent.game().payoffs
     assert found.means[0, 0, 1] == pytest.approx(0.0), "as many old ones as new ones"
     assert found.means[0, 2, 3] == pytest.approx(-4 / 6), "what is frozen stays what it is"
 
@@ -167,7 +170,7 @@ def test_a_policy_that_is_born_begins_anew(tmp_path, ledger):
     before = matches((LIVE_A, LIVE_B, 1.0), (LIVE_A, OLD_A, 1.0))
     ledger.append(np.concatenate([before, lost, birth, matches((LIVE_A, LIVE_B, -3.0))]))
     recent.read()
-    found = recent.payoffs()
+    found = recent.game().payoffs
     assert found.means[0, 0].tolist()[1:] == [-3.0, 1.0]
     assert found.counts[0].tolist() == [0, 1, 1]
 
@@ -179,7 +182,7 @@ def test_a_ledger_that_went_back_is_read_anew(tmp_path, ledger):
     recent.read()
     ledger.rewind(2)
     recent.read()
-    assert recent.payoffs().counts[0, 1] == 2
+    assert recent.game().payoffs.counts[0, 1] == 2
 
 
 def test_the_row_of_a_population():
@@ -210,7 +213,7 @@ def test_what_chance_would_make_of_equal_members_is_not_told(tmp_path, ledger):
             played.append((a, b, 1.0 if rng.random() < 1.0 / (1.0 + np.exp(-ahead)) else -1.0))
         ledger.append(matches(*played))
         recent.read()
-        return measure(recent.payoffs(), live)[0]
+        return measure(recent.game(), live)[0]
 
     assert told(0.0).diversity is None
     found = told(2.0)

@@ -5,8 +5,8 @@ import pytest
 
 import remuda
 from ledgers import write_ledger
-from remuda.analysis.payoffs.from_ledger import LedgerReader
-from remuda.analysis.payoffs.run_seats import RunSeats
+from remuda.analysis.payoffs.ledger_reader import LedgerReader
+from remuda.analysis.payoffs.ledger_seats import LedgerSeats
 from remuda.config import load_config
 from remuda.coordinator import recent_payoffs
 from remuda.coordinator.analysis_helper import measured
@@ -74,7 +74,7 @@ def robin(tmp_path):
 def recent_of(path):
     run = RunDirectory.open(path)
     spec = run.spec()
-    seats, names = RunSeats.of(spec), LedgerReader.open(run.ledger).policies
+    seats, names = LedgerSeats.of(spec), LedgerReader.open(run.ledger).policies
     roles = [
         [(i, -1) for i, name in enumerate(names) if group.seats[0] in spec.roster.seats_of(name)]
         for group in seats.groups
@@ -86,7 +86,7 @@ def recent_of(path):
 
 
 def live_of(recent):
-    return np.ones(len(recent.payoffs().names), np.bool_)
+    return np.ones(len(recent.game().payoffs.names), np.bool_)
 
 
 def test_two_teams_of_unlike_sizes_have_the_numbers_of_analyse(teams):
@@ -141,7 +141,7 @@ def test_of_a_role_without_enough_matches_nothing_is_told(tmp_path):
 def test_too_many_line_ups_leave_the_payoffs(robin, monkeypatch):
     monkeypatch.setattr(recent_payoffs, "LARGEST", 100)
     numbers, earned, mixed = measured(recent := recent_of(robin), live_of(recent))
-    assert recent.game() is None
+    assert not recent.game().has_line_ups
     assert np.isfinite(earned).all()
     assert np.isnan(mixed).all()
     assert numbers.nash_support is None

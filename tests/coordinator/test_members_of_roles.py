@@ -1,13 +1,15 @@
 """Analyses during a run of roles whose members are fixed, new, many or named after agents."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from remuda.analysis.payoffs.empirical_game import Role
-from remuda.analysis.payoffs.from_ledger import KEY
-from remuda.analysis.payoffs.game_from_ledger import SeatGroup
+from remuda.analysis.payoffs.game_of_meetings import game_of_meetings
+from remuda.analysis.payoffs.ledger_reader import KEY
+from remuda.analysis.payoffs.ledger_seats import LedgerSeats, SeatGroup
 from remuda.analysis.payoffs.payoffs import from_sums
-from remuda.analysis.payoffs.run_seats import RunSeats
 from remuda.analysis.payoffs.sums import ROWS, add_up
 from remuda.config import load_config, overlay
 from remuda.coordinator import recent_payoffs
@@ -44,7 +46,7 @@ def test_the_equilibrium_is_that_of_the_members_whatever_their_order(listed):
     rng = np.random.default_rng(0)
     groups = tuple(SeatGroup(name, (seat,)) for seat, name in enumerate(("red", "blue", "green")))
     line_ups = RecentLineUps(
-        RunSeats((0, 1, 2), (0, 1, 2), groups),
+        LedgerSeats((0, 1, 2), (0, 1, 2), groups),
         [[(0, -1), (1, -1)], [(2, version) for version in listed], [(3, -1)]],
     )
     red, version = rng.integers(0, 2, 2000), rng.choice([3, 7], 2000)
@@ -57,14 +59,14 @@ def test_the_equilibrium_is_that_of_the_members_whatever_their_order(listed):
     add_up(places_of(keys, members), returns, np.array([0, 1, 2]), True, False, sums)
     payoffs = from_sums([str(key) for key in members], sums, True)
     live = np.array([True, True, False, False, True])
-    _, earned, mixed = measure_roles(payoffs, live, line_ups.roles, line_ups.game())
+    _, earned, mixed = measure_roles(replace(line_ups.game(), meetings=payoffs), live)
     assert earned[2:4] == pytest.approx([1.0, 0.0], abs=0.05)
     assert mixed[2:] == pytest.approx([1.0, 0.0, 1.0], abs=1e-6)
 
 
 def test_a_scripted_policy_may_have_the_name_of_an_agent(tmp_path):
     spec = spec_of(("a", "b"), ("agent_3",), scripted={"agent_3": "random"})
-    seats, table = RunSeats.of(spec), table_of(spec)
+    seats, table = LedgerSeats.of(spec), table_of(spec)
     roles = _members_of_roles(spec, table, seats)
     assert [[table.names[policy] for policy, _ in role] for role in roles] == [
         ["a", "b"],
@@ -94,7 +96,7 @@ def append_matches(path, table, count=40):
 
 def test_records_count_once_although_they_could_not_be_added_up(tmp_path, monkeypatch):
     spec = spec_of(("a", "b"), ("agent_3",), scripted={"agent_3": "random"})
-    seats, table = RunSeats.of(spec), table_of(spec)
+    seats, table = LedgerSeats.of(spec), table_of(spec)
     roles = _members_of_roles(spec, table, seats)
     append_matches(tmp_path / "ledger.bin", table)
     recent = RecentPayoffs(tmp_path / "ledger.bin", seats, roles)
@@ -113,7 +115,7 @@ def test_records_count_once_although_they_could_not_be_added_up(tmp_path, monkey
     whole = RecentPayoffs(tmp_path / "ledger.bin", seats, roles)
     whole.look_at(chosen(table, 64, tuple(spec.config.seats_taken), roles))
     whole.read()
-    assert np.array_equal(recent.payoffs().counts, whole.payoffs().counts)
+    assert np.array_equal(recent.game().payoffs.counts, whole.game().payoffs.counts)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +129,7 @@ def test_newcomers_are_left_out_and_not_the_old_policies_of_a_small_team(red, bl
     add_up(met, rng.normal(size=(5000, 2)), np.array([0, 1]), True, False, sums)
     roles = (Role("red", tuple(names[:red])), Role("blue", tuple(names[red:])))
     payoffs = from_sums(names, sums, True)
-    numbers, _, mixed = measure_roles(payoffs, np.ones(count, np.bool_), roles, None)
+    numbers, _, mixed = measure_roles(game_of_meetings(payoffs, roles), np.ones(count, np.bool_))
     assert numbers.analysed == count - newborn
     assert np.isfinite(mixed).tolist() == [True] * (count - newborn) + [False] * newborn
 
@@ -147,7 +149,7 @@ def test_roles_take_turns_if_there_are_too_many_members():
         ("a", "b", "c", "d"), ("bot", "other"), scripted={"bot": "random", "other": "random"}
     )
     table = table_of(spec)
-    roles = _members_of_roles(spec, table, RunSeats.of(spec))
+    roles = _members_of_roles(spec, table, LedgerSeats.of(spec))
     found = chosen(table, 3, ("agent_5",), roles)
     assert [table.names[policy] for policy in found[:, 0]] == ["a", "b", "bot"]
     assert len(chosen(table, 64, ("agent_5",), roles)) == 6
@@ -160,7 +162,7 @@ def test_line_ups_of_many_seats_are_dropped_before_they_fill_the_memory(monkeypa
     monkeypatch.setattr(recent_payoffs, "LARGEST", 10_000)
     seats = tuple(range(20))
     line_ups = RecentLineUps(
-        RunSeats(seats, seats, (SeatGroup("players", seats),)), [[(p, -1) for p in range(3)]]
+        LedgerSeats(seats, seats, (SeatGroup("players", seats),)), [[(p, -1) for p in range(3)]]
     )
     rng = np.random.default_rng(0)
     line_ups.add(np.zeros((5, 20), np.int64), rng.normal(size=(5, 20)))
@@ -172,7 +174,7 @@ def test_line_ups_of_many_seats_are_dropped_before_they_fill_the_memory(monkeypa
 def test_the_equilibrium_of_a_single_role_is_that_of_its_members_whatever_their_order():
     """Policies 0 to 3 on three seats, of which policy 3 always earns most."""
     rng = np.random.default_rng(0)
-    seats = RunSeats((0, 1, 2), (0, 1, 2), (SeatGroup("players", (0, 1, 2)),))
+    seats = LedgerSeats((0, 1, 2), (0, 1, 2), (SeatGroup("players", (0, 1, 2)),))
     line_ups = RecentLineUps(seats, [[(policy, -1) for policy in range(4)]])
     played = np.array([rng.permutation(4)[:3] for _ in range(2000)])
     returns = 1.0 * (played == 3) + rng.normal(0.0, 0.1, played.shape)
@@ -183,7 +185,7 @@ def test_the_equilibrium_of_a_single_role_is_that_of_its_members_whatever_their_
         sums = np.zeros((ROWS, 4, 4))
         add_up(places_of(played * KEY, members), returns, np.arange(3), True, False, sums)
         payoffs = from_sums([str(key) for key in members], sums, True)
-        return measure(payoffs, np.ones(4, np.bool_), line_ups.game())[2]
+        return measure(replace(line_ups.game(), meetings=payoffs), np.ones(4, np.bool_))[2]
 
     found = mixture_of([3, 0, 1, 2])
     assert found.argmax() == 0

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from crowds import crowd
-from remuda.analysis.payoffs.run_seats import RunSeats
+from remuda.analysis.payoffs.ledger_seats import LedgerSeats
 from remuda.config import AnalysisConfig
 from remuda.coordinator import analysing
 from remuda.coordinator.analysing import PopulationAnalyser, chosen
@@ -49,7 +49,7 @@ class Run:
             path / "ledger.bin",
             self.log,
             AnalysisConfig(every=options["every"]),
-            RunSeats((0, 1), (0, 1)),
+            LedgerSeats((0, 1), (0, 1)),
             self.said.append,
             options["patience"],
         )

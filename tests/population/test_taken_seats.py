@@ -405,7 +405,7 @@ def test_it_is_rated_in_pictures_as_in_training(tmp_path):
         directory = tmp_path / name
         trained(directory, run={"turns": 2000}, **tree)
         (source,) = open_sources([directory])
-        history = ledger_history(source.ledger, sides=source.rated)
+        history = ledger_history(source.ledger, sides=source.seats.rated)
         last = remuda.load(directory).metrics()
         for at, member in enumerate(history.names):
             if f"{member}/rating" in last:

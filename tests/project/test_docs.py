@@ -45,6 +45,13 @@ def programs(page):
     return dict(found)
 
 
+def test_the_example_of_games_made_of_arrays(capsys):
+    exec(programs("analysis.md")["games_of_arrays.py"], {})
+    printed = capsys.readouterr().out
+    assert "0% of the differences is skill" in printed
+    assert "attackers plays siege 75%, rush 25% and earns 1.5" in " ".join(printed.split())
+
+
 @pytest.fixture
 def cake(tmp_path, monkeypatch):
     """The module of the example, as a user would have it in the directory he works in."""

@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from remuda.analysis.payoffs.from_files import read_file
+from remuda.analysis.payoffs.game_of_meetings import game_of_meetings
 from remuda.analysis.payoffs.payoffs import from_sums
 from remuda.analysis.payoffs.sums import ROWS, add_up
 from remuda.analysis.population_report import analyse
@@ -96,7 +97,7 @@ def analysis():
     sums = np.zeros((ROWS, count, count))
     returns = np.stack([first, -first], 1)
     add_up(np.stack([one, other], 1), returns, np.arange(2), True, False, sums)
-    return analyse(from_sums(ODD, sums, True), np.random.default_rng(0), 60)
+    return analyse(game_of_meetings(from_sums(ODD, sums, True)), np.random.default_rng(0), 60)
 
 
 @pytest.mark.slow
@@ -152,9 +153,9 @@ def test_names_in_a_file_are_a_line_each_and_no_command_of_a_terminal(tmp_path):
         ',"a\nb",\x1b[31mred,对手 1\n'
         + "".join(f"{name},0,0,0\n" for name in ('"a\nb"', "\x1b[31mred", "对手 1"))
     )
-    assert read_file(tmp_path / "m.csv").names == ("a b", "[31mred", "对手 1")
+    assert read_file(tmp_path / "m.csv").payoffs.names == ("a b", "[31mred", "对手 1")
     np.savez(tmp_path / "m.npz", matrix=np.zeros((2, 2)), names=["a\tb", "\x9bc"])
-    assert read_file(tmp_path / "m.npz").names == ("a b", "c")
+    assert read_file(tmp_path / "m.npz").payoffs.names == ("a b", "c")
 
 
 def test_each_of_several_has_a_directory_of_its_own(tmp_path):

@@ -46,16 +46,16 @@ UNKNOWN = 0.8  # a share with a wider interval is not reported
 class Analysis:
     """The analysis of a population's payoffs."""
 
-    payoffs: Payoffs  # of a symmetric game
+    game: EmpiricalGame
+    payoffs: Payoffs  # of `game`, with pooled seats
     ranking: RankIntervals  # by mean payoff against all other policies
     equilibrium: UncertainEquilibrium | None  # None: self-play is missing, or none found in time
     structure: SplitIntervals  # the shares of skill and of cycles in the payoffs
     cycles: Cycles  # formed by significant wins
     diversity: Estimate | None  # expected cardinality; None: self-play is missing
     exploitability: WithinPopulation | None = None  # None: self-play is missing
-    game: EmpiricalGame | None = None  # of three interchangeable seats or more, if not too large
-    gain: Estimate | None = None  # of a seat of `game` that always plays the best policy
-    next_line_ups: tuple[NextLineUp, ...] = ()  # of `game`
+    gain: Estimate | None = None  # of a seat that always plays the best policy; None: two seats
+    next_line_ups: tuple[NextLineUp, ...] = ()  # of three interchangeable seats or more
     unsolved: str = ""  # why there is no equilibrium; empty: self-play is missing
 
     def as_summary(self) -> dict[str, object]:
@@ -73,12 +73,12 @@ class Analysis:
             "exploitability": as_json(self.exploitability),
             "in_words": self.in_words(),
         } | (
-            {}
-            if self.game is None
-            else {
+            {
                 "gain_over_uniform": as_json(self.gain),
                 "line_ups": line_ups_summary(self.game, self.next_line_ups),
             }
+            if self.game.has_line_ups
+            else {}
         )
 
     @property
@@ -97,9 +97,7 @@ class Analysis:
         found, gains = self.equilibrium, self.exploitability
         value = mixed = math.nan
         if found is not None:
-            value = float(found.answer.values[0])
-            scale = 1e-9 * float(np.nanmax(np.abs(self.payoffs.matrix)))
-            value = value if abs(value) >= scale else 0.0  # rounding errors of a zero
+            value = self.payoffs.without_rounding(float(found.answer.values[0]))
             mixed = float((found.answer.mixtures[0] > 1e-6).sum())  # the size of the support
         return {
             "share of skill": float(self.structure.transitive),
@@ -120,7 +118,7 @@ class Analysis:
             "structure": self._structure_in_words(),
             "diversity": diversity_in_words(self.diversity, len(self.payoffs.names)),
         }
-        if self.game is not None:
+        if self.game.has_line_ups:
             words["line-ups"] = line_ups_in_words(self.game, self.next_line_ups)
         return words
 
@@ -137,16 +135,14 @@ class Analysis:
             name = f"The {self.equilibrium.kind} equilibrium of the line-ups that were played"
         mixture = self.equilibrium.answer.mixtures[0]
         played = np.flatnonzero(mixture > 1e-6)
-        value = float(self.equilibrium.answer.values[0])
-        low, high = self.equilibrium.values[1:, 0]
-        scale = 1e-9 * float(np.nanmax(np.abs(self.payoffs.matrix)))
-        value, low, high = (0.0 if abs(each) < scale else each for each in (value, low, high))
+        values = self.equilibrium.answer.values[0], *self.equilibrium.values[1:, 0]
+        value, low, high = (self.payoffs.without_rounding(float(each)) for each in values)
         value_text = f"its value is {figures(value)} per match"
         if low != high:
             value_text += f" ({figures(low)} to {figures(high)})"
-        if float(self.equilibrium.answer.regret.max()) > scale:
-            regret = figures(float(self.equilibrium.answer.regret.max()), 2)
-            value_text += f"; no exact one was found, and its regret is {regret}"
+        regret = self.payoffs.without_rounding(float(self.equilibrium.answer.regret.max()))
+        if regret > 0.0:
+            value_text += f"; no exact one was found, and its regret is {figures(regret, 2)}"
         if len(played) == 1:
             only = self.payoffs.names[played[0]]
             stays = float(self.equilibrium.in_support[0][played[0]])
@@ -181,7 +177,7 @@ class Analysis:
     def _regret_in_words(self) -> str:
         if self.equilibrium is None:
             return ""
-        most = max(float(self.equilibrium.regrets[2].max()), 0.0)
+        most = max(self.payoffs.without_rounding(float(self.equilibrium.regrets[2].max())), 0.0)
         return f", against the equilibrium {AT_MOST.format(figures(most, 2))}"
 
     def _structure_in_words(self) -> str:
@@ -232,25 +228,14 @@ def diversity_in_words(found: Estimate | None, count: int) -> str:
     )
 
 
-def analyse(
-    payoffs: Payoffs,
-    rng: np.random.Generator,
-    samples: int = SAMPLES,
-    game: EmpiricalGame | None = None,
-    is_too_large: bool = False,
-) -> Analysis:
-    """Analyse two pooled roles with the same policies: each policy plays both equally often.
+def analyse(game: EmpiricalGame, rng: np.random.Generator, samples: int = SAMPLES) -> Analysis:
+    """Analyse the policies of a single role.
 
-    `game`: the same policies on three interchangeable seats or more. If self-play is missing, or
-    all line-ups were played, the equilibrium is that of this game; `is_too_large`: there are three
-    seats or more, and no `game` because of its size.
+    Two seats are pooled: each policy plays both equally often. Of three seats or more, the
+    equilibrium is that of all seats if self-play is missing, or if all line-ups were played.
     """
-    if len({frozenset(names) for names in payoffs.strategies}) > 1:
-        first, *_, last = (", ".join(names[:5]) for names in payoffs.strategies)
-        raise UsageError(
-            f"the roles have different policies, {first} and {last}; an analysis needs the "
-            "same policies in rows and columns"
-        )
+    payoffs = game.payoffs
+    has_line_ups, (role,) = game.has_line_ups, game.roles
     if len(payoffs.names) < 2:
         raise UsageError(
             f"there is only one policy, {payoffs.names[0]}; an analysis compares at least two"
@@ -259,13 +244,16 @@ def analyse(
     with_own(whole).check_whole()
     is_incomplete = bool(whole.missing.any())
     others = whole.matrix[~np.eye(len(whole.names), dtype=np.bool_)]
-    known = whole if game is None else with_predicted_own(whole)
+    known = with_predicted_own(whole) if has_line_ups else whole
+    is_too_large = role.seats > 2 and not game.counts_profiles
     equilibrium, unsolved = None, TOO_LARGE if is_too_large and whole.missing.any() else ""
     try:
-        equilibrium = game_solution(whole, rng, samples, game)
+        equilibrium = game_solution(game, whole, rng, samples)
     except UsageError as error:
         unsolved = str(error)
+    mixtures = None if equilibrium is None else equilibrium.answer.mixtures[:1]
     return Analysis(
+        game,
         whole,
         rank_intervals(whole, mean_payoff, rng, samples),
         equilibrium,
@@ -275,21 +263,23 @@ def analyse(
         if known.missing.any()
         else response_diversity(known, rng, scale=float(others.std()) or 1.0, draws=samples),
         None if is_incomplete else within_population(whole, rng, samples),
-        game,
-        None if game is None else gain_over_mean(whole, rng, samples, mean_payoff),
-        next_line_ups(game, None if equilibrium is None else equilibrium.answer.mixtures),
+        gain_over_mean(whole, rng, samples, mean_payoff) if has_line_ups else None,
+        next_line_ups(game, mixtures) if has_line_ups else (),
         unsolved,
     )
 
 
 def game_solution(
+    game: EmpiricalGame,
     payoffs: Payoffs,
     rng: np.random.Generator,
     samples: int,
-    game: EmpiricalGame | None,
     seconds: float = SECONDS,
 ) -> UncertainEquilibrium | None:
-    """Solve the game of all seats if it is whole or self-play is missing, or else that of pairs."""
-    if game is not None and (game.is_whole or payoffs.missing.any()):
+    """Solve the game of all seats if it is whole or self-play is missing, or else that of pairs.
+
+    `payoffs`: by meeting, with pooled seats.
+    """
+    if game.has_line_ups and (game.is_whole or payoffs.missing.any()):
         return game_equilibrium(game, rng, samples, seconds)
     return None if payoffs.missing.any() else nash(payoffs, rng, samples, seconds)

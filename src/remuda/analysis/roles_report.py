@@ -19,6 +19,8 @@ from remuda.analysis.population_report import (
     SAMPLES,
     SECONDS,
     TOO_LARGE,
+    Analysis,
+    analyse,
     diversity_in_words,
     ranking_in_words,
 )
@@ -31,9 +33,13 @@ from remuda.analysis.ranking.next_line_ups import (
 )
 from remuda.analysis.ranking.rank import RankIntervals, mean_over_opponents, rank_intervals
 from remuda.analysis.structure.diversity import response_diversity
-from remuda.analysis.structure.population_regret import gain_over_mean
+from remuda.analysis.structure.population_regret import (
+    WithinPopulation,
+    gain_over_mean,
+    within_roles,
+)
 from remuda.errors import UsageError
-from remuda.types import Numbers
+from remuda.types import Integers, Numbers
 
 MOST_RANKED = 200  # strategy profiles of alpha-rank, which then needs a second
 NAMED = 4  # policies of a role that a sentence names
@@ -49,6 +55,7 @@ class RoleAnalysis:
     diversity: Estimate  # expected cardinality
     gain: Estimate  # what a seat gains by always playing the best policy, over all equally often
     alpha_rank: Numbers | None  # [n] masses; None: too many profiles, or some were not played
+    exploitability: WithinPopulation  # what an opponent gains by a best response to each policy
 
     def as_summary(self) -> dict[str, object]:
         """Return JSON values."""
@@ -62,6 +69,7 @@ class RoleAnalysis:
             "ranking": self.ranking.as_summary(),
             "diversity": as_json(self.diversity),
             "gain_over_uniform": as_json(self.gain),
+            "exploitability": self.exploitability.as_summary(),
             "alpha_rank": None if self.alpha_rank is None else self.alpha_rank.tolist(),
         }
 
@@ -70,9 +78,8 @@ class RoleAnalysis:
 class RolesAnalysis:
     """The analysis of a game with several roles."""
 
-    payoffs: Payoffs  # of all policies by meeting
+    game: EmpiricalGame
     roles: tuple[RoleAnalysis, ...]
-    game: EmpiricalGame | None  # None: too large
     equilibrium: UncertainEquilibrium | None  # None: none was found
     next_line_ups: tuple[NextLineUp, ...] = ()
     unsolved: str = ""  # why there is no equilibrium
@@ -87,6 +94,11 @@ class RolesAnalysis:
             "line_ups": line_ups_summary(self.game, self.next_line_ups),
             "in_words": self.in_words(),
         }
+
+    @property
+    def payoffs(self) -> Payoffs:
+        """The payoffs of all policies by meeting."""
+        return self.game.payoffs
 
     @property
     def best(self) -> str:
@@ -121,6 +133,7 @@ class RolesAnalysis:
         words = {f"ranking, {r.role.name}": ranking_in_words(r.ranking) for r in self.roles}
         words["equilibrium"] = self._equilibrium_in_words()
         words["exploitability"] = self._exploitability_in_words()
+        words |= {f"best responses, {r.role.name}": _responses_in_words(r) for r in self.roles}
         for each in self.roles:
             words[f"diversity, {each.role.name}"] = diversity_in_words(
                 each.diversity, len(each.ranking.names)
@@ -137,8 +150,7 @@ class RolesAnalysis:
             mixture, value = found.answer.mixtures[number], found.answer.values[number]
             played = mixture_in_words(each.role.strategies, mixture)
             parts.append(f"{each.role.name} plays {played} and earns {figures(float(value))}")
-        largest, scale = float(found.answer.regret.max()), float(np.nanmax(abs(self.payoffs.means)))
-        regret = figures(largest if largest > 1e-9 * scale else 0.0, 2)
+        regret = figures(self.payoffs.without_rounding(float(found.answer.regret.max())), 2)
         reduced = ""
         if any(each.role.seats > 1 for each in self.roles) and found.kind.endswith("-sum"):
             reduced = " for one seat of each role, with the others as dealt in the matches"
@@ -158,13 +170,28 @@ class RolesAnalysis:
                 text = f"{each.role.name} gains nothing significant by always playing {best}"
             text += f" ({figures(low, 2)} to {figures(high, 2)})"
             if self.equilibrium is not None:
-                most = max(float(self.equilibrium.regrets[2][number]), 0.0)
+                most = self.payoffs.without_rounding(float(self.equilibrium.regrets[2][number]))
+                most = max(most, 0.0)
                 text += f", against the equilibrium {AT_MOST.format(figures(most, 2))}"
             parts.append(text)
         return (
             f"If all policies are dealt equally often, {'; '.join(parts)}. This is a lower bound, "
             "within the population."
         )
+
+
+def _responses_in_words(found: RoleAnalysis) -> str:
+    """Say which policy of a role opponents exploit the least."""
+    within = found.exploitability
+    gain, best = within.of(within.least), within.best_responses[within.names.index(within.least)]
+    low, high = gain.interval
+    gains = f"{best} gains {figures(gain.corrected)}"
+    if gain.corrected <= 0.0:
+        gains = "no opponent gains significantly"
+    return (
+        f"Against {within.least}, the least exploitable, {gains} over the mean of its role "
+        f"({figures(low, 2)} to {figures(high, 2)})."
+    )
 
 
 def mixture_in_words(names: Sequence[str], mixture: Numbers) -> str:
@@ -178,83 +205,92 @@ def mixture_in_words(names: Sequence[str], mixture: Numbers) -> str:
     return ", ".join(parts)
 
 
-def analyse_roles(
-    payoffs: Payoffs,
-    roles: Sequence[Role],
-    game: EmpiricalGame | None,
-    rng: np.random.Generator,
-    samples: int = SAMPLES,
-) -> RolesAnalysis:
-    """Analyse the policies of each role against those of the others.
+def analyse_game(
+    game: EmpiricalGame, rng: np.random.Generator, samples: int = SAMPLES
+) -> Analysis | RolesAnalysis:
+    """Analyse the policies of each role, or of a single one."""
+    return (analyse if len(game.roles) == 1 else analyse_roles)(game, rng, samples)
 
-    `payoffs`: by meeting, symmetric, with all strategies of all roles, which have different names;
-    `game`: None if it is too large.
-    """
-    if len(roles) < 2:
+
+def analyse_roles(
+    game: EmpiricalGame, rng: np.random.Generator, samples: int = SAMPLES
+) -> RolesAnalysis:
+    """Analyse the policies of each role against those of the others."""
+    if len(game.roles) < 2:
         raise UsageError("roles: this analysis needs at least two roles with different policies")
-    pairs = pairs_of_roles(payoffs, roles)
+    game = game.distinct()
+    pairs = pairs_of_roles(game)
     for pair in pairs:
         pair.check_whole()
-    masses = _alpha_ranks(pairs, game)
-    found = tuple(
-        RoleAnalysis(
-            role,
-            pair,
+    measured = [
+        (
             rank_intervals(pair, mean_over_opponents, rng, samples),
             response_diversity(pair, rng, scale=float(pair.matrix.std()) or 1.0, draws=samples),
             gain_over_mean(pair, rng, samples),
-            None if masses is None else masses[number],
         )
-        for number, (role, pair) in enumerate(zip(roles, pairs, strict=True))
-    )
+        for pair in pairs
+    ]
     equilibrium, unsolved = None, ""
     try:
-        equilibrium = roles_solution(pairs, roles, game, rng, samples)
+        equilibrium = roles_solution(game, pairs, rng, samples)
     except UsageError as error:
         unsolved = str(error)
     mixtures = None if equilibrium is None else equilibrium.answer.mixtures
     following = next_line_ups(game, mixtures)
-    return RolesAnalysis(payoffs, found, game, equilibrium, following, unsolved)
+    masses = _alpha_ranks(pairs, game)
+    found = tuple(
+        RoleAnalysis(
+            role, pair, *each, of_role, within_roles(pair, _roles_of(pair, game), rng, samples)
+        )
+        for role, pair, each, of_role in zip(game.roles, pairs, measured, masses, strict=True)
+    )
+    return RolesAnalysis(game, found, equilibrium, following, unsolved)
 
 
-def pairs_of_roles(payoffs: Payoffs, roles: Sequence[Role]) -> list[Payoffs]:
+def pairs_of_roles(game: EmpiricalGame) -> list[Payoffs]:
     """Return, for each role, the payoffs of its policies against those of all other roles."""
-    places = [[payoffs.names.index(name) for name in role.strategies] for role in roles]
+    payoffs = game.payoffs
+    places = [[payoffs.names.index(name) for name in role.strategies] for role in game.roles]
     return [
         payoffs.between(own, [place for other in places if other is not own for place in other])
         for own in places
     ]
 
 
+def _roles_of(pair: Payoffs, game: EmpiricalGame) -> Integers:
+    """Return the number of the role of each opponent: [m]."""
+    role_of = {name: number for number, role in enumerate(game.roles) for name in role.strategies}
+    return np.array([role_of[name] for name in pair.strategies[1]], np.int64)
+
+
 def roles_solution(
+    game: EmpiricalGame,
     pairs: Sequence[Payoffs],
-    roles: Sequence[Role],
-    game: EmpiricalGame | None,
     rng: np.random.Generator,
     samples: int,
     seconds: float = SECONDS,
 ) -> UncertainEquilibrium:
     """Solve the game itself if its line-ups were played, or else that of one seat of two roles."""
-    is_whole = game is not None and game.is_whole
-    of_seats = any(role.seats > 1 for role in roles)
-    if len(roles) == 2 and not (is_whole and of_seats):
+    of_seats = any(role.seats > 1 for role in game.roles)
+    if len(game.roles) == 2 and not (game.is_whole and of_seats):
         drawn = None
-        if game is not None and of_seats and (game.counts > 1).any():
+        if of_seats and (game.counts > 1).any():
             drawn = pair_draws(game, pairs[0], samples, rng)
         return nash(pairs[0], rng, samples, seconds, drawn)
-    if game is None:
+    if not game.counts_profiles:
         raise UsageError(TOO_LARGE)
     return game_equilibrium(game, rng, samples, seconds)
 
 
-def _alpha_ranks(pairs: Sequence[Payoffs], game: EmpiricalGame | None) -> list[Numbers] | None:
+def _alpha_ranks(pairs: Sequence[Payoffs], game: EmpiricalGame) -> Sequence[Numbers | None]:
     """Return alpha-rank's masses by role, with a population for each role; None: unknown."""
+    unknown = [None] * len(pairs)
     if len(pairs) == 2:
         means = pairs[0].means
-    elif game is None or any(role.seats > 1 for role in game.roles) or not game.is_whole:
-        return None
+    elif any(role.seats > 1 for role in game.roles) or not game.is_whole:
+        return unknown
     else:
         means = game.tensor()
     if means[0].size > MOST_RANKED:
-        return None
-    return list(alpha_rank(means).by_role)
+        return unknown
+    return alpha_rank(means).by_role

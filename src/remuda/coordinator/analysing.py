@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from remuda.analysis.payoffs.run_seats import RunSeats
+from remuda.analysis.payoffs.ledger_seats import LedgerSeats
 from remuda.config import AnalysisConfig
 from remuda.population.ledger.records import PolicyRef
 from remuda.population.members.table import Table
@@ -65,7 +65,7 @@ class PopulationAnalyser:
         ledger: Path,
         log_file: Path,
         config: AnalysisConfig,
-        seats: RunSeats,
+        seats: LedgerSeats,
         say: Callable[[str], None],
         patience: float = 60.0,
         excluded: Collection[str] = (),
@@ -229,7 +229,7 @@ def analyser_of(
     if table is None or not config.analysis.every:
         return None
     log_file, taken = logs / "analysis.log", config.seats_taken
-    seats = RunSeats.of(spec)
+    seats = LedgerSeats.of(spec)
     roles = _members_of_roles(spec, table, seats)
     return PopulationAnalyser(
         table, ledger, log_file, config.analysis, seats, say, excluded=taken, roles=roles
@@ -237,7 +237,7 @@ def analyser_of(
 
 
 def _members_of_roles(
-    spec: RunSpec, table: Table, seats: RunSeats
+    spec: RunSpec, table: Table, seats: LedgerSeats
 ) -> tuple[tuple[tuple[int, int], ...], ...]:
     """Return the members of each role: policies that learn, or all of a role that has none."""
     roster = spec.roster.with_imported(table.slots.origins)
@@ -296,7 +296,7 @@ def chosen(
 
 
 def _helper(
-    pipe: Connection, ledger: Path, seats: RunSeats, roles: Sequence[Sequence[tuple[int, int]]]
+    pipe: Connection, ledger: Path, seats: LedgerSeats, roles: Sequence[Sequence[tuple[int, int]]]
 ) -> None:
     """Serve in the child process; imported late, since the coordinator does not need the module."""
     from remuda.coordinator.analysis_helper import serve

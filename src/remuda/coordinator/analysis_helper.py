@@ -9,7 +9,6 @@ import os
 import re
 import traceback
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,9 @@ from scipy.special import entr
 
 from remuda.analysis.equilibria import general_sum, zero_sum
 from remuda.analysis.equilibria.uncertain_equilibrium import USED
-from remuda.analysis.payoffs.empirical_game import EmpiricalGame, Role
+from remuda.analysis.payoffs.empirical_game import EmpiricalGame
+from remuda.analysis.payoffs.ledger_seats import LedgerSeats
 from remuda.analysis.payoffs.payoffs import Payoffs
-from remuda.analysis.payoffs.run_seats import RunSeats
 from remuda.analysis.payoffs.sampling import with_predicted_own
 from remuda.analysis.population_report import game_solution
 from remuda.analysis.ranking.rank import Score, mean_over_opponents, mean_payoff
@@ -47,15 +46,12 @@ Measures = tuple[AnalysisNumbers, Numbers, Numbers]
 """An analysis, and each member's mean payoff and its probability in the equilibrium, [N]."""
 
 
-def measure(payoffs: Payoffs, live: Bools, game: EmpiricalGame | None = None) -> Measures:
-    """Analyse members that may all take the same seats.
-
-    `game`: of three seats or more, whose strategies are members; None: two seats, or unknown.
-    """
-    whole = payoffs.completed()
+def measure(game: EmpiricalGame, live: Bools) -> Measures:
+    """Analyse members that may all take the same seats."""
+    whole = game.payoffs.completed()
     count = len(live)
     distinct = ~np.eye(count, dtype=np.bool_)
-    known = (payoffs.met >= MET) & distinct
+    known = (game.payoffs.met >= MET) & distinct
     with np.errstate(invalid="ignore"):
         mean_payoffs: Numbers = np.where(known, whole.matrix, 0.0).sum(1) / known.sum(1)
     mixed = np.full(count, np.nan)
@@ -63,38 +59,33 @@ def measure(payoffs: Payoffs, live: Bools, game: EmpiricalGame | None = None) ->
     unmet = float((~known & distinct).sum() / max(distinct.sum(), 1))
     if len(chosen) < 2:
         return AnalysisNumbers(analysed=0, unmet=unmet), mean_payoffs, mixed
-    if game is not None:
+    if game.has_line_ups:
         left = {whole.names[place] for place in chosen}
         game = game.part(lambda _, name: name in left)
         (role,) = game.roles
         chosen = np.array([whole.names.index(name) for name in role.strategies], np.int64)
     part = whole.part(chosen.tolist())
-    mixture = _nash(part) if game is None else _solution(part, game)
+    mixture = _solution(part, game) if game.has_line_ups else _nash(part)
     if mixture is not None:
         mixed[chosen] = mixture
     numbers = AnalysisNumbers(
         analysed=len(chosen),
         unmet=unmet,
-        diversity=_diversity(part if game is None else with_predicted_own(part)),
+        diversity=_diversity(with_predicted_own(part) if game.has_line_ups else part),
         nash_support=None if mixture is None else int((mixture > USED).sum()),
         nash_entropy=None if mixture is None else float(entr(mixture).sum()),
         nash_live=None if mixture is None else float(mixture[live[chosen]].sum()),
         transitive_share=_transitive(part),
-        exploitability=_exploitability(whole.matrix, known, chosen[live[chosen]])
-        if game is None
-        else _gain(part, mean_payoff),
+        exploitability=_gain(part, mean_payoff)
+        if game.has_line_ups
+        else _exploitability(whole.matrix, known, chosen[live[chosen]]),
     )
     return numbers, mean_payoffs, mixed
 
 
-def measure_roles(
-    payoffs: Payoffs, live: Bools, roles: Sequence[Role], game: EmpiricalGame | None
-) -> Measures:
-    """Analyse the members of several roles, as `analyse_roles` does.
-
-    `payoffs`: between members of different roles, whose names are the roles' strategies; `game`:
-    None: too many line-ups.
-    """
+def measure_roles(game: EmpiricalGame, live: Bools) -> Measures:
+    """Analyse the members of several roles, as `analyse_roles` does."""
+    payoffs, roles = game.payoffs, game.roles
     role_of = {name: number for number, role in enumerate(roles) for name in role.strategies}
     numbers = np.array([role_of[name] for name in payoffs.names], np.int64)
     opposed = numbers[:, None] != numbers
@@ -108,15 +99,10 @@ def measure_roles(
         return AnalysisNumbers(analysed=0, unmet=unmet), mean_payoffs, mixed
     left = {payoffs.names[place] for place in chosen}
     # Members keep the order of their role, which is that of the game and of its mixtures.
-    roles = [
-        replace(role, strategies=tuple(name for name in role.strategies if name in left))
-        for role in roles
-    ]
-    if game is not None:
-        game = game.part(lambda _, name: name in left)
-    pairs = pairs_of_roles(payoffs, roles)
-    mixtures = _solution_of_roles(pairs, roles, game)
-    for role, mixture in zip(roles, mixtures or (), strict=mixtures is not None):
+    game = game.part(lambda _, name: name in left)
+    pairs = pairs_of_roles(game)
+    mixtures = _solution_of_roles(game, pairs)
+    for role, mixture in zip(game.roles, mixtures or (), strict=mixtures is not None):
         mixed[[payoffs.names.index(name) for name in role.strategies]] = mixture
     played = None if mixtures is None else np.concatenate(mixtures)
     gains = [_gain(pair, mean_over_opponents) for pair in pairs]
@@ -174,19 +160,17 @@ def _solution(payoffs: Payoffs, game: EmpiricalGame) -> Numbers | None:
     """Return the mixture that `remuda analyse` reports for three seats or more; None: unknown."""
     rng = np.random.default_rng(0)
     try:
-        found = game_solution(payoffs, rng, DRAWS, game, SECONDS)
+        found = game_solution(game, payoffs, rng, DRAWS, SECONDS)
     except UsageError:  # no line-up was played twice
         return None
     return None if found is None else found.answer.mixtures[0]
 
 
-def _solution_of_roles(
-    pairs: Sequence[Payoffs], roles: Sequence[Role], game: EmpiricalGame | None
-) -> Sequence[Numbers] | None:
+def _solution_of_roles(game: EmpiricalGame, pairs: Sequence[Payoffs]) -> Sequence[Numbers] | None:
     """Return the mixtures by role that `remuda analyse` reports; None: unknown."""
     rng = np.random.default_rng(0)
     try:
-        return roles_solution(pairs, roles, game, rng, DRAWS, SECONDS).answer.mixtures
+        return roles_solution(game, pairs, rng, DRAWS, SECONDS).answer.mixtures
     except UsageError:
         return None
 
@@ -245,7 +229,7 @@ def _exploitability(matrix: Numbers, known: Bools, live: Integers) -> float | No
 
 
 def serve(
-    pipe: Connection, ledger: Path, seats: RunSeats, members: Sequence[Sequence[Member]]
+    pipe: Connection, ledger: Path, seats: LedgerSeats, members: Sequence[Sequence[Member]]
 ) -> None:
     """Answer requests, members [N, 2], until the other end closes the pipe."""
     with contextlib.suppress(OSError):
@@ -268,10 +252,8 @@ def serve(
 
 def measured(recent: RecentPayoffs, live: Bools) -> Measures:
     """Analyse the members of a run: those of each role, or all of them together."""
-    roles = recent.roles
-    if len(roles) > 1:
-        return measure_roles(recent.payoffs(), live, roles, recent.game())
-    return measure(recent.payoffs(), live, recent.game())
+    game = recent.game()
+    return measure(game, live) if len(game.roles) == 1 else measure_roles(game, live)
 
 
 def use_one_thread() -> None:

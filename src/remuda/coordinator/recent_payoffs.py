@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from remuda.analysis.payoffs.counted_returns import sharing
 from remuda.analysis.payoffs.empirical_game import EmpiricalGame, Role
-from remuda.analysis.payoffs.from_ledger import KEY, PIECE, LedgerReader, keys_of, sharing
-from remuda.analysis.payoffs.payoffs import Payoffs, from_sums
+from remuda.analysis.payoffs.game_of_meetings import game_of_meetings
+from remuda.analysis.payoffs.ledger_reader import KEY, PIECE, LedgerReader, keys_of, places_of
+from remuda.analysis.payoffs.ledger_seats import LedgerSeats
+from remuda.analysis.payoffs.payoffs import from_sums
 from remuda.analysis.payoffs.profile_sums import ProfileSums, TooLargeError
-from remuda.analysis.payoffs.run_seats import RunSeats, group_numbers
 from remuda.analysis.payoffs.sums import ROWS, add_up
 from remuda.errors import RunDirectoryError
 from remuda.population.ledger.ledger import BIRTH, MATCH
@@ -38,21 +41,15 @@ class RecentPayoffs:
     """
 
     def __init__(
-        self, path: Path, seats: RunSeats, members: Sequence[Sequence[Member]] = ()
+        self, path: Path, seats: LedgerSeats, members: Sequence[Sequence[Member]] = ()
     ) -> None:
         """`members`: of each of `seats.groups`; matches with others are in no game."""
         self._path, self._seats = path, seats
-        sides = group_numbers(seats.groups, seats.sides) if len(seats.groups) > 1 else seats.sides
-        self._sides = np.asarray(sides, np.int64)
+        self._sides = np.asarray(seats.opponents, np.int64)
         self._line_ups = RecentLineUps(seats, members) if members else None
         self._keys: Integers = np.zeros(0, np.int64)
         self._sums: Numbers = np.zeros((ROWS, 0, 0))
         self._read = 0
-
-    @property
-    def roles(self) -> tuple[Role, ...]:
-        """The roles of the game and their members, named as in `payoffs`; empty: two seats."""
-        return () if self._line_ups is None else self._line_ups.roles
 
     def look_at(self, members: Integers) -> None:
         """Select the members: keep known sums, and start new sums at 0."""
@@ -93,19 +90,18 @@ class RecentPayoffs:
         if self._line_ups is not None:
             self._line_ups.clear()
 
-    def payoffs(self) -> Payoffs:
-        """Return the payoffs of the members, named by key, as a symmetric game."""
-        return from_sums([str(key) for key in self._keys], self._sums, True)
+    def game(self) -> EmpiricalGame:
+        """Return the game of the members, named by key.
 
-    def game(self) -> EmpiricalGame | None:
-        """Return the game of three seats or more; None: there are fewer, or too many line-ups.
-
-        It has all members of the roles; None also if others were selected.
+        If members outside the roles were selected, it is that of two seats.
         """
-        if self._line_ups is None:
-            return None
-        known = {name for role in self.roles for name in role.strategies}
-        return self._line_ups.game() if known.issuperset(map(str, self._keys)) else None
+        payoffs = from_sums([str(key) for key in self._keys], self._sums, True)
+        if self._line_ups is None or not self._line_ups.names.issuperset(payoffs.names):
+            return game_of_meetings(payoffs)
+        game = self._line_ups.game()
+        if game is None:
+            return game_of_meetings(payoffs, self._line_ups.roles)
+        return replace(game, meetings=payoffs)
 
     def _add(self, records: Array, policies: Sequence[str]) -> None:
         """Add up records in order; a new policy clears the results of the policy it replaces."""
@@ -141,7 +137,7 @@ class RecentPayoffs:
 class RecentLineUps:
     """The sums of results by line-up; once there are too many line-ups, there is no game."""
 
-    def __init__(self, seats: RunSeats, members: Sequence[Sequence[Member]]) -> None:
+    def __init__(self, seats: LedgerSeats, members: Sequence[Sequence[Member]]) -> None:
         self._groups = seats.groups
         self._keys = [
             np.array([policy * KEY + version + 1 for policy, version in own], np.int64)
@@ -151,6 +147,7 @@ class RecentLineUps:
             Role(group.name, tuple(map(str, keys.tolist())), len(group.seats))
             for group, keys in zip(seats.groups, self._keys, strict=True)
         )
+        self.names = {name for role in self.roles for name in role.strategies}
         self._seats = [seat for group in seats.groups for seat in group.seats]
         self._role_of_seat = [
             number for number, group in enumerate(seats.groups) for _ in group.seats
@@ -185,12 +182,3 @@ class RecentLineUps:
 
     def game(self) -> EmpiricalGame | None:
         return None if self._sums is None else self._sums.game()
-
-
-def places_of(found: Integers, keys: Integers) -> Integers:
-    """Return the index in `keys` [N] of each of `found`; -1: not among them."""
-    if not len(keys):
-        return np.full(found.shape, -1)
-    order = np.argsort(keys)
-    places = order[np.searchsorted(keys, found, sorter=order).clip(0, len(order) - 1)]
-    return np.where(keys[places] == found, places, -1)

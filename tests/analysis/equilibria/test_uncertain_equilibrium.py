@@ -7,8 +7,10 @@ import pytest
 
 from refusals import refuses
 from remuda.analysis.equilibria import general_sum, uncertain_equilibrium
-from remuda.analysis.equilibria.regret import correlated_regret, regret
+from remuda.analysis.equilibria.game_equilibrium import game_equilibrium
+from remuda.analysis.equilibria.regret import regret
 from remuda.analysis.equilibria.uncertain_equilibrium import nash
+from remuda.analysis.payoffs.empirical_game import EmpiricalGame
 from remuda.analysis.payoffs.payoffs import KNOWN, Payoffs, exact
 from remuda.errors import UsageError
 
@@ -150,14 +152,17 @@ def test_a_large_general_sum_game(symmetric):
 
 def test_three_roles_have_a_correlated_equilibrium():
     rng = np.random.default_rng(2)
-    payoffs = seen(*rng.normal(size=(3, 2, 3, 2)), deviation=0.1, matches=30)
-    found = nash(payoffs, rng, samples=20)
+    means, roles = rng.normal(size=(3, 2, 3, 2)), {"a": "xy", "b": "uvw", "c": "st"}
+    errors, counts = np.full(means.shape, 0.02), np.full((2, 3, 2), 30)
+    game = EmpiricalGame.from_arrays(means, roles, errors=errors, counts=counts)
+    found = game_equilibrium(game, rng, 20)
     assert found.kind == "correlated"
-    assert correlated_regret(payoffs.means, found.answer.joint, False).max() <= 1e-9
+    assert found.answer.regret.max() <= 1e-9
     assert [len(mixture) for mixture in found.answer.mixtures] == [2, 3, 2]
     assert found.masses[1].shape == (3, 3)
     assert found.values.shape == (3, 3)
     assert (found.values[1] <= found.values[2]).all()
+    assert 0.0 < found.regrets[2].max() < 0.5  # in draws of the payoffs
 
 
 def test_draws_without_an_answer_are_counted(monkeypatch):

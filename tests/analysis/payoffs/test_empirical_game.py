@@ -7,13 +7,11 @@ import pytest
 
 from refusals import refuses
 from remuda.analysis.equilibria import role_symmetric
-from remuda.analysis.payoffs.empirical_game import (
-    EmpiricalGame,
-    Role,
-    every_profile,
-    exact_game,
-)
+from remuda.analysis.payoffs.empirical_game import EmpiricalGame, Role, every_profile, exact_game
+from remuda.analysis.payoffs.game_of_meetings import game_of_meetings
+from remuda.analysis.payoffs.payoffs import KNOWN, exact
 from remuda.analysis.payoffs.profile_sums import ProfileSums, game_of_matches
+from remuda.analysis.payoffs.sums import payoffs_of_matches
 from remuda.errors import UsageError
 from role_games import public_goods, shapley, two_teams
 
@@ -200,3 +198,128 @@ def test_games_too_large_to_list_are_refused():
         next(game.missing())
     with refuses(UsageError):
         game.tensor()
+    duel = [Role(name, tuple(map(str, range(60)))) for name in ("a", "b")]
+    with refuses(UsageError):
+        exact_game(duel, lambda _: np.zeros(120)).payoffs  # noqa: B018
+
+
+ROCKS = {"players": ["rock", "paper", "scissors"]}
+BEATS = [[0, -1, 1], [1, 0, -1], [-1, 1, 0]]
+LARGE = {"a": [*map(str, range(400))], "b": [*map(str, range(400))]}
+DUEL = {"sender": ["x", "y"], "receiver": ["x", "y", "z"]}
+
+
+def test_a_game_is_made_of_one_array_for_interchangeable_seats():
+    game = EmpiricalGame.from_arrays(BEATS, ROCKS)
+    assert game.roles == (Role("players", ("rock", "paper", "scissors"), 2),)
+    assert game.tensor()[0].tolist() == BEATS
+    assert game.payoffs.matrix.tolist() == BEATS
+    assert game.payoffs.is_zero_sum
+    assert not game.payoffs.errors.any()
+    goods = np.zeros((2, 2, 2))  # three seats: contributing pays 1, and all share 1.5 times that
+    for own, *others in np.ndindex(2, 2, 2):
+        goods[(own, *others)] = 0.5 * (3 - own - sum(others)) - (own == 0)
+    made = EmpiricalGame.from_arrays(goods, {"players": ["contribute", "keep"]})
+    wanted = public_goods()
+    np.testing.assert_array_equal(made.profiles, wanted.profiles)
+    np.testing.assert_array_equal(made.means, wanted.means)
+
+
+def test_a_game_is_made_of_an_array_for_each_role():
+    means = np.arange(12.0).reshape(2, 2, 3)
+    means[:, 0, 1] = np.nan
+    errors, counts = np.full((2, 2, 3), 0.5), np.full((2, 3), 16)
+    game = EmpiricalGame.from_arrays(means, DUEL, errors=errors, counts=counts)
+    assert [role.seats for role in game.roles] == [1, 1]
+    assert len(game.profiles) == 5
+    np.testing.assert_array_equal(game.tensor(), means)
+    payoffs = game.payoffs
+    assert payoffs.names == ("sender: x", "sender: y", *(f"receiver: {n}" for n in "xyz"))
+    assert payoffs.matrix[1, 4] == 5.0
+    assert payoffs.matrix[4, 1] == 11.0
+    assert payoffs.errors[0, 1, 4] == pytest.approx(0.5)
+    assert payoffs.counts[1, 2:].tolist() == [16] * 3
+    assert payoffs.counts[0, 3] == 0
+    assert payoffs.counts[:2, :2].sum() == 0  # seats of a role do not meet
+
+
+@pytest.mark.parametrize(
+    ("means", "roles", "options"),
+    [
+        (BEATS, {}, {}),
+        (BEATS, {"players": []}, {}),
+        (BEATS, {"players": ["rock", "paper"]}, {}),
+        (BEATS, DUEL, {}),
+        ([[0, 1], [2]], ROCKS, {}),
+        (BEATS, ["rock", "paper", "scissors"], {}),
+        (np.full((3, 3), np.nan), ROCKS, {}),
+        (np.full((3, 3), np.inf), ROCKS, {}),
+        (BEATS, ROCKS, {"errors": np.ones((3, 3))}),
+        (BEATS, ROCKS, {"errors": np.ones((3, 3)), "counts": np.ones((3, 3), int)}),
+        (np.zeros((2, 400, 400)), LARGE, {}),
+    ],
+    ids=[
+        "none",
+        "empty",
+        "names",
+        "roles",
+        "ragged",
+        "list",
+        "nan",
+        "infinite",
+        "no counts",
+        "once",
+        "large",
+    ],
+)
+def test_arrays_that_make_no_game_are_refused(means, roles, options):
+    with refuses(UsageError):
+        EmpiricalGame.from_arrays(means, roles, **options)
+
+
+def dealt(rng, seats, count=500, strategies=3):
+    chosen = rng.integers(0, strategies, (count, seats))
+    return chosen, rng.normal(0.0, 1.0, (count, seats)) + chosen * rng.normal(size=(count, 1))
+
+
+def test_payoffs_by_meeting_are_those_of_the_matches():
+    """Two seats alike, or of two roles: payoffs from profiles and from pairs are equal."""
+    chosen, returns = dealt(np.random.default_rng(6), 2)
+    alike = game_of_matches([Role("players", ("a", "b", "c"), 2)], [0, 0], chosen, returns)
+    pairs = payoffs_of_matches("abc", chosen, returns, np.arange(2))
+    off = ~np.eye(3, dtype=bool)
+    for name in ("counts", "units", "met", "own_freedom"):
+        assert getattr(alike.payoffs, name) == pytest.approx(getattr(pairs, name))
+    assert alike.payoffs.means == pytest.approx(pairs.means)
+    assert alike.payoffs.covariances[..., off] == pytest.approx(pairs.covariances[..., off])
+    assert alike.payoffs.matches == 500
+    roles = [Role("red", ("a", "b", "c")), Role("blue", ("x", "y", "z"))]
+    unlike = game_of_matches(roles, [0, 1], chosen, returns).payoffs
+    pairs = payoffs_of_matches("abcxyz", chosen + np.array([0, 3]), returns, np.arange(2))
+    assert unlike.means == pytest.approx(pairs.means, nan_ok=True)
+    assert unlike.covariances == pytest.approx(pairs.covariances, nan_ok=True)
+
+
+def test_several_opponents_share_a_match():
+    """Three seats of one role, and two seats against one: as the matches add up."""
+    rng = np.random.default_rng(7)
+    chosen, returns = dealt(rng, 3)
+    alike = game_of_matches([Role("players", ("a", "b", "c"), 3)], [0] * 3, chosen, returns).payoffs
+    pairs = payoffs_of_matches("abc", chosen, returns, np.arange(3))
+    assert alike.counts == pytest.approx(pairs.counts)
+    assert alike.units == pytest.approx(pairs.units)
+    roles = [Role("red", ("a", "b", "c"), 2), Role("blue", ("x", "y", "z"))]
+    teams = game_of_matches(roles, [0, 0, 1], chosen, returns).payoffs
+    pairs = payoffs_of_matches("abcxyz", chosen + np.array([0, 0, 3]), returns, np.array([0, 0, 1]))
+    for name in ("counts", "units", "means"):
+        assert getattr(teams, name) == pytest.approx(getattr(pairs, name), nan_ok=True)
+
+
+def test_a_table_of_two_roles_is_a_game():
+    table = exact([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], names=(("a", "b", "c"), ("x", "y")))
+    game = game_of_meetings(table)
+    assert [role.strategies for role in game.roles] == [("a", "b", "c"), ("x", "y")]
+    assert game.payoffs.between([0, 1, 2], [3, 4]).means.tolist() == table.means.tolist()
+    assert (game.counts == KNOWN).all()
+    with refuses(UsageError):
+        game_of_meetings(exact([[1.0, 2.0]], names=(("a",), ("a", "x"))))

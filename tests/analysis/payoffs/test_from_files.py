@@ -11,7 +11,7 @@ from remuda.errors import UsageError
 def test_a_table_of_payoffs_is_a_symmetric_game_where_names_agree(tmp_path):
     path = tmp_path / "payoffs.csv"
     path.write_text("policy, b, a\na, 1, 0\nb, 0.5, -1\n")
-    found = read_file(path)
+    found = read_file(path).payoffs
     assert found.symmetric
     assert found.names == ("a", "b")
     assert found.matrix.tolist() == [[0.0, 1.0], [-1.0, 0.5]]
@@ -22,8 +22,10 @@ def test_a_table_of_two_roles_is_a_zero_sum_game(tmp_path):
     path = tmp_path / "payoffs.csv"
     path.write_text(",x,y,z\na,1,2,3\nb,4,5,6\n")
     found = read_file(path)
-    assert found.strategies == (("a", "b"), ("x", "y", "z"))
-    assert found.means[1].tolist() == (-found.means[0]).tolist()
+    assert [role.strategies for role in found.roles] == [("a", "b"), ("x", "y", "z")]
+    assert found.is_whole
+    assert found.tensor()[0].tolist() == [[1, 2, 3], [4, 5, 6]]
+    assert found.tensor()[1].tolist() == (-found.tensor()[0]).tolist()
 
 
 def test_a_list_of_matches_has_its_uncertainty(tmp_path):
@@ -31,7 +33,7 @@ def test_a_list_of_matches_has_its_uncertainty(tmp_path):
     path.write_text(
         "row,seed,column,row_return,column_return\na,1,b,1,-1\nb,2,a,1,-1\na,3,b,1,-1\n"
     )
-    found = read_file(path)
+    found = read_file(path).payoffs
     assert found.names == ("a", "b")
     assert found.counts[0, 1] == 3
     assert found.matrix[0, 1] == pytest.approx(1 / 3)
@@ -43,12 +45,12 @@ def test_arrays_may_tell_their_errors(tmp_path):
     matrix = np.array([[0.0, 0.4], [-0.4, 0.0]])
     counts = np.full((2, 2), 25)
     np.savez(path, matrix=matrix, errors=np.full((2, 2), 0.2), counts=counts, names=["a", "b"])
-    found = read_file(path)
+    found = read_file(path).payoffs
     assert found.names == ("a", "b")
     assert found.errors[0, 0, 1] == pytest.approx(0.2)
     assert found.is_zero_sum
     np.savez(path, matrix=matrix)
-    assert read_file(path).names == ("0", "1")
+    assert read_file(path).payoffs.names == ("0", "1")
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,9 @@ import pytest
 
 from ledgers import A, B, C, records, write_ledger
 from refusals import refuses
-from remuda.analysis.payoffs import from_ledger
-from remuda.analysis.payoffs.from_ledger import LedgerReader, read_payoffs
+from remuda.analysis.payoffs import ledger_reader
+from remuda.analysis.payoffs.from_ledger import read_payoffs
+from remuda.analysis.payoffs.ledger_reader import LedgerReader
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.population.ledger.ledger import BIRTH, FREEZE, LOST, LedgerFile
 
@@ -84,7 +85,7 @@ def test_a_long_ledger_is_read_in_pieces(ledger, monkeypatch):
         )
     ]
     whole = read_payoffs(ledger(rows))
-    monkeypatch.setattr(from_ledger, "PIECE", 7)
+    monkeypatch.setattr(ledger_reader, "PIECE", 7)
     pieces = read_payoffs(ledger(rows))
     assert pieces.names == whole.names
     assert (pieces.counts == whole.counts).all()
@@ -109,7 +110,7 @@ def test_a_policy_earned_nothing_before_it_was_born(ledger, monkeypatch):
     file.append(born)
     file.append(records([((C, B), (2.0, 1.0)), ((B, (0, 3)), (0.0, 4.0))]))
     for piece in (1, 2, 1 << 18):
-        monkeypatch.setattr(from_ledger, "PIECE", piece)
+        monkeypatch.setattr(ledger_reader, "PIECE", piece)
         found = read_payoffs(path)
         assert found.names == ("b", "c", "a@3"), "nobody met the newborn yet"
         assert found.met[0].tolist() == [0, 2, 1]

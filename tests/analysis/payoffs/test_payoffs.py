@@ -166,7 +166,8 @@ def test_what_is_known_exactly_has_no_spread():
     assert game.is_zero_sum
     drawn = game.sample(3, np.random.default_rng(0))
     assert (drawn == game.means).all()
-    assert exact(np.zeros((2, 3, 4)), np.ones((2, 3, 4)), np.ones((2, 3, 4))).num_roles == 3
+    with refuses(UsageError):
+        exact(np.zeros((2, 3)), np.zeros((3, 2)))
 
 
 def test_roles_are_pooled_where_both_are_played():

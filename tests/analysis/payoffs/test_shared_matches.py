@@ -5,8 +5,9 @@ import pytest
 from rich.console import Console
 
 from remuda.analysis.payoffs.from_ledger import read_payoffs
+from remuda.analysis.payoffs.game_of_meetings import game_of_meetings
+from remuda.analysis.payoffs.ledger_seats import LedgerSeats
 from remuda.analysis.payoffs.payoffs import count_matches, exact, from_sums
-from remuda.analysis.payoffs.run_seats import RunSeats
 from remuda.analysis.payoffs.sums import ROWS, add_up
 from remuda.analysis.population_report import analyse
 from remuda.coordinator.analysis_helper import measure
@@ -97,7 +98,7 @@ def test_the_number_of_matches_is_that_of_the_ledger(tmp_path):
     assert payoffs.matches == 40
     assert matches_in_words(payoffs) == "40 matches"
     console = Console(width=120, record=True)
-    analysis = analyse(payoffs, np.random.default_rng(0), samples=20)
+    analysis = analyse(game_of_meetings(payoffs), np.random.default_rng(0), samples=20)
     print_analysis(analysis, console)
     assert "8 policies, 40 matches" in console.export_text()
     assert analysis.as_summary()["payoffs"]["matches"][0][1] == 40
@@ -120,17 +121,17 @@ def test_matches_of_two_seats_are_meetings():
 
 def test_members_met_as_often_as_they_sat_in_one_match(tmp_path):
     path = eight_seats(tmp_path, 12)
-    recent = RecentPayoffs(path, RunSeats(tuple(range(8)), tuple(range(8))))
+    recent = RecentPayoffs(path, LedgerSeats(tuple(range(8)), tuple(range(8))))
     recent.look_at(np.array([(place, -1) for place in range(8)]))
     recent.read()
-    numbers, earned, _ = measure(recent.payoffs(), np.ones(8, np.bool_))
+    numbers, earned, _ = measure(recent.game(), np.ones(8, np.bool_))
     assert numbers.unmet == 0.0
     assert np.isfinite(earned).all()
 
 
 def test_of_those_that_learn_as_many_meetings_count_in_any_game(tmp_path):
     path = eight_seats(tmp_path, RECENT)
-    recent = RecentPayoffs(path, RunSeats(tuple(range(8)), tuple(range(8))))
+    recent = RecentPayoffs(path, LedgerSeats(tuple(range(8)), tuple(range(8))))
     recent.look_at(np.array([(place, -1) for place in range(8)]))
     recent.read()
     more = np.zeros(RECENT, record_type(8))
@@ -138,15 +139,15 @@ def test_of_those_that_learn_as_many_meetings_count_in_any_game(tmp_path):
     LedgerFile(path, [f"p{place}" for place in range(8)], 8).append(more)
     recent.read()
     recent.read()
-    assert recent.payoffs().met[0, 1] == pytest.approx(2 * RECENT)
+    assert recent.game().payoffs.met[0, 1] == pytest.approx(2 * RECENT)
     more["returns"] = 1.0
     LedgerFile(path, [f"p{place}" for place in range(8)], 8).append(more)
     recent.read()
-    assert recent.payoffs().means[0, 0, 1] == pytest.approx(0.5, abs=0.05)
-    assert recent.payoffs().met[0, 1] == pytest.approx(2 * RECENT)
+    assert recent.game().payoffs.means[0, 0, 1] == pytest.approx(0.5, abs=0.05)
+    assert recent.game().payoffs.met[0, 1] == pytest.approx(2 * RECENT)
     # One match of weight 1/7, and old ones of half of it and of a quarter.
     halves = RECENT * (1.0 + 0.5 + 0.5) / 7
-    assert recent.payoffs().counts[0, 1] == pytest.approx(halves)
+    assert recent.game().payoffs.counts[0, 1] == pytest.approx(halves)
 
 
 def test_a_policy_counts_once_for_each_side_whoever_sits_beside_it():

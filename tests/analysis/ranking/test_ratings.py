@@ -212,7 +212,7 @@ def test_a_newborn_is_rated_as_its_parent_and_not_as_who_was_there_before(
     tmp_path, monkeypatch, piece
 ):
     """As in the run itself: `a` lost to `b` all the time, until a copy of `b` was born there."""
-    monkeypatch.setattr("remuda.analysis.payoffs.from_ledger.PIECE", piece)
+    monkeypatch.setattr("remuda.analysis.payoffs.ledger_reader.PIECE", piece)
     path = ledger(tmp_path / "ledger", [(((0, -1), (1, -1)), (0.0, 1.0))] * 40)
     before = ledger_history(path, checkpoints=1)
     born = np.zeros(2, record_type(2))
@@ -236,7 +236,7 @@ def test_pieces_of_a_ledger_are_rated_as_one(tmp_path, monkeypatch):
     rows = [(((0, -1), (1, -1)), (float(i % 3), 1.0)) for i in range(11)]
     path = ledger(tmp_path / "ledger", rows)
     whole = ledger_history(path, checkpoints=4)
-    monkeypatch.setattr("remuda.analysis.payoffs.from_ledger.PIECE", 3)
+    monkeypatch.setattr("remuda.analysis.payoffs.ledger_reader.PIECE", 3)
     cut = ledger_history(path, checkpoints=4)
     assert np.array_equal(whole.matches, cut.matches)
     assert np.array_equal(whole.ratings, cut.ratings)

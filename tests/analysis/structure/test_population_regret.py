@@ -9,7 +9,7 @@ import pytest
 from refusals import refuses
 from remuda.analysis.payoffs.payoffs import exact, from_sums
 from remuda.analysis.payoffs.sums import ROWS, add_up
-from remuda.analysis.structure.population_regret import within_population
+from remuda.analysis.structure.population_regret import within_population, within_roles
 from remuda.errors import UsageError
 
 NAMES = ("rock", "paper", "scissors")
@@ -42,6 +42,35 @@ def test_a_game_that_is_not_zero_sum_counts_what_the_policy_itself_would_earn():
     payoffs = exact(a, a.T, names=(names, names), symmetric=True)
     found = within_population(payoffs, np.random.default_rng(0), 50)
     assert [each.value for each in found.gains] == [2.0, 0.0]
+
+
+def test_the_gains_of_opponents_in_two_roles_are_worked_out_by_hand():
+    """Against a, x earns 3 and y 1: 1 above their mean. Against b, y earns 6 more than x."""
+    payoffs = exact([[9, 8], [7, 6]], [[3, 1], [0, 6]], names=[("a", "b"), ("x", "y")])
+    found = within_roles(payoffs, np.zeros(2, int), np.random.default_rng(0), 50)
+    assert [each.value for each in found.gains] == [1.0, 3.0]
+    assert [each.corrected for each in found.gains] == [1.0, 3.0]
+    assert found.best_responses == ("x", "y")
+    assert found.least == "a"
+
+
+def test_the_best_response_is_of_any_role_over_the_mean_of_that_role():
+    """Opponents x and y are one role, which earns much, and z alone is another."""
+    payoffs = exact([[0, 0, 0]], [[10, 12, 1]], names=[("a",), ("x", "y", "z")])
+    found = within_roles(payoffs, np.array([0, 0, 1]), np.random.default_rng(0), 50)
+    assert found.best_responses == ("y",)
+    assert found.gains[0].value == 1.0
+    assert json.loads(json.dumps(found.as_summary()))["over"] == found.over
+
+
+def test_opponents_that_never_met_are_named():
+    payoffs = exact([[1, 2], [3, 4]], names=[("a", "b"), ("x", "y")])
+    counts = payoffs.counts.copy()
+    counts[0, 1] = 0
+    with refuses(UsageError):
+        within_roles(
+            replace(payoffs, counts=counts), np.zeros(2, int), np.random.default_rng(0), 50
+        )
 
 
 def test_few_matches_are_told_by_a_wide_interval_that_holds_the_truth():

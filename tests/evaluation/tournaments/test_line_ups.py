@@ -11,6 +11,7 @@ from remuda.analysis.equilibria.regret import Solution
 from remuda.analysis.payoffs.empirical_game import Role
 from remuda.analysis.payoffs.profile_sums import game_of_matches
 from remuda.analysis.ranking.next_matches import SmallRegret, parse_until
+from remuda.analysis.roles_report import analyse_game
 from remuda.errors import UsageError
 from remuda.evaluation.results import Limits
 from remuda.evaluation.tournaments.entrants import setup_of_entrants
@@ -18,7 +19,7 @@ from remuda.evaluation.tournaments.game_schedule import schedule_of
 from remuda.evaluation.tournaments.line_up_rounds import even, first_matches
 from remuda.evaluation.tournaments.rounds import ROUNDS, filled, read_rounds
 from remuda.evaluation.tournaments.until import SPENT, play_until
-from remuda.ui.analysis.sources import Choice, open_sources, population_of
+from remuda.ui.analysis.sources import Choice, game_of, open_sources
 from tournament_games import always
 
 DILEMMA, PENNIES = "prisoners_dilemma", "matching_pennies"
@@ -136,12 +137,12 @@ def test_roles_are_the_seats_of_their_entrants(tmp_path):
     assert found.until.words.startswith("regret 0.0")
     assert "heads0 50%" in found.until.words
     (source,) = open_sources([tmp_path / "t"])
-    population = population_of(source, Choice())
-    assert [role.strategies for role in population.roles] == [
+    game = game_of(source, Choice())
+    assert [role.strategies for role in game.roles] == [
         ("heads0", "tails0"),
         ("heads1", "tails1"),
     ]
-    analysis = population.analyse(np.random.default_rng(0), 60)
+    analysis = analyse_game(game, np.random.default_rng(0), 60)
     assert analysis.equilibrium.kind == "zero-sum"
     for mixture in analysis.equilibrium.answer.mixtures:
         assert mixture == pytest.approx([0.5, 0.5], abs=1e-6)

@@ -7,8 +7,8 @@ import signal
 import numpy as np
 import pytest
 
-from remuda.analysis.payoffs.from_ledger import LedgerReader
-from remuda.analysis.payoffs.run_seats import RunSeats
+from remuda.analysis.payoffs.ledger_reader import LedgerReader
+from remuda.analysis.payoffs.ledger_seats import LedgerSeats
 from remuda.coordinator.loggers import IDS, known_id
 from remuda.coordinator.recent_payoffs import RecentPayoffs
 from remuda.coordinator.requests import FOLDER, Requests
@@ -125,7 +125,7 @@ def test_no_reader_of_a_file_waits_for_a_writer(tmp_path):
     if ledger is not None:
         assert refused(ledger.append, np.zeros(1, record_type(2))) is None
         assert refused(ledger.rewind, 0) is None
-    RecentPayoffs(path, RunSeats((0, 1), (0, 1))).read()
+    RecentPayoffs(path, LedgerSeats((0, 1), (0, 1))).read()
     for name in (DESCRIPTION, WEIGHTS, SEEDS, IDS, "psro.jsonl", "code-paths.json", "a.png"):
         pipe(tmp_path / name)
     assert refused(read_description, tmp_path) is None

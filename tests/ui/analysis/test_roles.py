@@ -8,10 +8,10 @@ import pytest
 import remuda
 from ledgers import write_ledger
 from refusals import refuses
-from remuda.analysis.payoffs.game_from_ledger import SeatGroup
+from remuda.analysis.payoffs.ledger_seats import LedgerSeats, SeatGroup
 from remuda.errors import UsageError
 from remuda.runs.run_directory import RunDirectory
-from remuda.ui.analysis.sources import AnalysisSource, Choice, open_sources, population_of
+from remuda.ui.analysis.sources import AnalysisSource, Choice, game_of, open_sources
 from remuda.ui.cli.main import run
 from remuda.ui.reports.analysis_page import write_section
 from ui.made_runs import a_run
@@ -64,6 +64,14 @@ def test_two_teams_are_analysed_by_role(teams):
     assert "red: 3 policies, 2 seats, 432 matches" in shown
     assert "blue: 3 policies, 2 seats" in shown
     assert "alpha" in shown
+    # blue gains nothing by knowing its opponents, and red's r0 earns more against each of blue's
+    assert max(each.interval[0] for each in red.exploitability.gains) < 0.0
+    assert blue.exploitability.best_responses == ("r0",) * 3
+    assert blue.exploitability.gains[0].corrected == pytest.approx(1 / 6, abs=0.03)
+    assert "reply" in shown
+    assert "Against b0, the least exploitable, r0 gains 0.1" in " ".join(shown.split())
+    written = found.as_summary()["roles"][1]["exploitability"]["policies"]
+    assert [each["best_response"] for each in written] == ["r0"] * 3
     # four blocks: what team-mates earn together, and what each earns against the other team
     blocks = analysis.payoffs.matrix
     assert np.isfinite(blocks[~np.eye(6, dtype=bool)]).all()
@@ -114,6 +122,10 @@ def test_a_round_robin_of_four_seats_has_an_equilibrium(tmp_path):
     assert found.diversity is not None
     assert "15 of 126 line-ups were played" in found.in_words()["line-ups"]
     assert "CE" in repr(remuda.analyse(path, seconds=0, samples=60))
+    # wins are zero-sum: self-play need not be known, and line-ups are named all the same
+    (wins,) = remuda.analyse(path, seconds=0, samples=60, wins=True).analyses
+    assert wins.equilibrium.kind == "zero-sum"
+    assert wins.next_line_ups
 
 
 @pytest.mark.slow
@@ -141,9 +153,8 @@ def source_of(tmp_path, returns, **fields):
     rows = [([(policy, -1) for policy in range(4)], returns)] * 3
     ledger = write_ledger(tmp_path, rows, names, 4)
     teams = (0, 0, 1, 1)
-    return AnalysisSource(
-        ledger, "x", tmp_path, "tag", ledger=ledger, **{"sides": teams, "rated": teams, **fields}
-    )
+    seats = LedgerSeats(**{"sides": teams, "rated": teams, **fields})
+    return AnalysisSource(ledger, "x", tmp_path, "tag", ledger=ledger, seats=seats)
 
 
 ALONE = tuple(SeatGroup(f"agent_{seat}", (seat,)) for seat in range(4))
@@ -151,9 +162,9 @@ ALONE = tuple(SeatGroup(f"agent_{seat}", (seat,)) for seat in range(4))
 
 def test_team_mates_of_other_roles_are_no_opponents(tmp_path):
     source = source_of(tmp_path, (3.0, 1.0, 2.0, 0.0), groups=ALONE)
-    found = population_of(source, Choice(wins=True))
+    found = game_of(source, Choice(wins=True))
     # agent_1 beats one of two opponents; its team-mate, which earns more, is none
-    assert found.game.means[0].tolist() == [1.0, 0.5, 0.5, 0.0]
+    assert found.means[0].tolist() == [1.0, 0.5, 0.5, 0.0]
     cells = found.payoffs.matrix
     assert cells[1, 2:].tolist() == [0.0, 1.0]
     # beside a team-mate: the share of the opponents that it beats
@@ -167,8 +178,8 @@ def test_each_policy_has_its_share_of_the_whole_team(tmp_path):
     groups = (ALONE[0], *ALONE[2:])
     fields = {"sides": (0, -1, 1, 1), "groups": groups, "shares": shares}
     source = source_of(tmp_path, (4.0, 0.0, 1.0, 5.0), **fields)
-    assert population_of(source, Choice(only=("r0", "b0", "b1"))).game.means.tolist() == [[2, 2, 5]]
-    pooled = population_of(source_of(tmp_path, (4.0, 0.0, 1.0, 5.0), shares=shares), Choice())
+    assert game_of(source, Choice(only=("r0", "b0", "b1"))).means.tolist() == [[2, 2, 5]]
+    pooled = game_of(source_of(tmp_path, (4.0, 0.0, 1.0, 5.0), shares=shares), Choice())
     assert pooled.payoffs.matrix[0, 2] == 2.0
     assert pooled.payoffs.matrix[2, 0] == 2.0
     assert pooled.payoffs.matrix[3, 0] == 5.0
@@ -180,4 +191,4 @@ def test_shares_are_those_of_each_policy(tmp_path):
     path = a_run(tmp_path / "shares", names=names, **TAG, policy={"share_rewards": 1.0}, **more)
     dealt(path, names, [(0, 1, 3, 4)])
     (source,) = open_sources([path])
-    assert source.shares == {**dict.fromkeys(names, 1.0), "r0": 0.5}
+    assert source.seats.shares == {**dict.fromkeys(names, 1.0), "r0": 0.5}

@@ -14,6 +14,7 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from remuda.analysis.payoffs.game_of_meetings import game_of_meetings
 from remuda.analysis.payoffs.payoffs import Payoffs, exact, from_sums
 from remuda.analysis.population_report import Analysis, analyse
 from remuda.analysis.society.pareto import uncertain_front
@@ -51,7 +52,7 @@ def sampled(
 
 @functools.cache
 def analysed(count: int, cyclic: float = 0.8, scale: float = 1.0) -> Analysis:
-    return analyse(sampled(count, cyclic, scale), np.random.default_rng(0), 50)
+    return analyse(game_of_meetings(sampled(count, cyclic, scale)), np.random.default_rng(0), 50)
 
 
 @functools.cache
@@ -204,10 +205,13 @@ def test_what_says_nothing_is_not_drawn_and_says_why() -> None:
     assert skill["structure"].figure is None
     assert "No cycle is certain" in skill["structure"].caption
     best = exact(np.subtract.outer([3.0, 1.0, 0.0], [3.0, 1.0, 0.0]), symmetric=True)
-    found = {p.name: p for p in draw_pictures(analyse(best, np.random.default_rng(0), 50))}
+    found = {
+        p.name: p
+        for p in draw_pictures(analyse(game_of_meetings(best), np.random.default_rng(0), 50))
+    }
     assert found["pareto"].caption == "0 is the best in all objectives, so there is no trade-off."
     assert found["equilibrium"].caption.startswith("The equilibrium plays only 0")
-    equal = analyse(sampled(5, 0.0, noise=50.0), np.random.default_rng(0), 200)
+    equal = analyse(game_of_meetings(sampled(5, 0.0, noise=50.0)), np.random.default_rng(0), 200)
     assert {p.name: p for p in draw_pictures(equal)}["diversity"].figure is None
     for picture in (*pictures.values(), *skill.values(), *found.values()):
         assert picture.caption.endswith(".")
@@ -218,7 +222,7 @@ def test_policies_that_never_met_themselves_have_no_equilibrium_and_no_map() -> 
     shared = np.add.outer([0.0, 1.0, 3.0], [0.0, 1.0, 3.0])  # the sum of a match is not the same
     payoffs = replace(payoffs, means=payoffs.means + shared)
     assert payoffs.missing.any()
-    found = analyse(payoffs, np.random.default_rng(0), 50)
+    found = analyse(game_of_meetings(payoffs), np.random.default_rng(0), 50)
     pictures = {each.name: each for each in draw_pictures(found)}
     assert pictures["payoffs"].figure is not None
     for name in ("equilibrium", "diversity"):
@@ -303,7 +307,9 @@ def test_three_objectives_have_a_panel_for_each_pair() -> None:
 
 def test_objectives_are_the_mean_the_worst_and_what_is_left_to_others() -> None:
     first = np.array([[9.0, 1.0, 2.0], [5.0, 9.0, 0.0], [3.0, 4.0, 9.0]])
-    found = analyse(exact(first, first.T, symmetric=True), np.random.default_rng(0), 50)
+    found = analyse(
+        game_of_meetings(exact(first, first.T, symmetric=True)), np.random.default_rng(0), 50
+    )
     objectives = objectives_of(found, np.random.default_rng(0), 10)
     assert objectives.points.tolist() == [[1.5, 1.0, 4.0], [2.5, 0.0, 2.5], [3.5, 3.0, 1.0]]
     assert not objectives.covariances.any()

@@ -1,4 +1,4 @@
-"""The equilibrium of an empirical game, with its uncertainty.
+"""The equilibrium of payoffs by meeting, with its uncertainty.
 
 A few lucky matches may put a strategy into the equilibrium of the mean payoffs. Therefore payoffs
 are also drawn from their posterior (`Payoffs.sample`), and each draw is solved like the means.
@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from remuda.analysis.as_json import as_json
-from remuda.analysis.equilibria import correlated, general_sum, zero_sum
-from remuda.analysis.equilibria.regret import Solution, correlated_regret, regret, values
+from remuda.analysis.equilibria import general_sum, zero_sum
+from remuda.analysis.equilibria.regret import Solution, regret, values
 from remuda.analysis.payoffs.payoffs import Payoffs
 from remuda.errors import UsageError
 from remuda.types import Numbers
@@ -30,7 +30,7 @@ INTERVAL = (0.025, 0.975)  # the quantiles of a 95% interval
 class UncertainEquilibrium:
     """The equilibrium of the mean payoffs, and the equilibria of payoff draws."""
 
-    kind: str  # `zero-sum`, `general-sum` or `correlated`: how the game was solved
+    kind: str  # how the game was solved, such as `zero-sum`, `general-sum` or `correlated`
     strategies: tuple[tuple[str, ...], ...]  # by role, names of its strategies
     symmetric: bool  # whether both roles have the same strategies and the same mixture
     answer: Solution  # of the mean payoffs
@@ -81,17 +81,16 @@ def nash(
     seconds: float = 10.0,
     drawn: Iterable[Numbers] | None = None,
 ) -> UncertainEquilibrium:
-    """Return the equilibrium of a game's mean payoffs, with its uncertainty.
+    """Return the equilibrium of the mean payoffs, with its uncertainty.
 
-    - Zero-sum, two roles: the equilibrium with the largest entropy.
-    - Other games of two roles: the equilibrium with the largest welfare, if all equilibria can be
+    - Zero-sum: the equilibrium with the largest entropy.
+    - Other games: the equilibrium with the largest welfare, if all equilibria can be
       enumerated (in a symmetric game, it has equal mixtures). Otherwise Lemke-Howson finds one.
-    - Any other number of roles: the correlated equilibrium with the largest entropy.
 
     If a game has several equilibria, the selection may differ between draws.
 
     - `seconds`: limit of the search in a large general-sum game; each draw has a tenth of it.
-    - `drawn`: draws of the payoffs, [R, n_1, ..., n_R] each; None: `samples` of `Payoffs.sample`.
+    - `drawn`: draws of the payoffs, [2, n, m] each; None: `samples` of `Payoffs.sample`.
     """
     if samples < 1:
         raise UsageError(f"samples is {samples}; at least one draw of the payoffs is needed")
@@ -108,10 +107,7 @@ def nash(
     regrets, values_of_answer = [], []
     last, latest = payoffs.means, answer
     for draw in _draws(payoffs, samples, rng) if drawn is None else drawn:
-        if answer.joint is None:
-            regrets.append(regret(draw, answer.mixtures))
-        else:
-            regrets.append(correlated_regret(draw, answer.joint, False))
+        regrets.append(regret(draw, answer.mixtures))
         if kind == ZERO_SUM:
             values_of_answer.append(values(draw, answer.mixtures))
         if not np.array_equal(draw, last):
@@ -153,7 +149,7 @@ def _gathered(
         mixed = np.array([each.mixtures[role] for each in found]).reshape(-1, len(names))
         masses.append(summed(mixed))
         in_support.append((mixed > USED).mean(0) if len(mixed) else np.full(len(names), np.nan))
-    payoffs_of_draws = np.array([each.values for each in found]).reshape(-1, payoffs.num_roles)
+    payoffs_of_draws = np.array([each.values for each in found]).reshape(-1, 2)
     return UncertainEquilibrium(
         kind,
         payoffs.strategies,
@@ -169,8 +165,6 @@ def _gathered(
 
 
 def _solver(payoffs: Payoffs) -> tuple[str, Callable[[Numbers, float], Solution | None]]:
-    if payoffs.num_roles != 2:
-        return "correlated", _correlated
     symmetric = payoffs.symmetric
     if payoffs.is_zero_sum:
         return ZERO_SUM, lambda game, _: _zero_sum(game, symmetric)
@@ -218,13 +212,8 @@ def _general_sum(game: Numbers, symmetric: bool, seconds: float) -> Solution | N
     )
 
 
-def _correlated(game: Numbers, _: float) -> Solution:
-    found = correlated.solve(game)
-    return replace(found, note=found.note or "the correlated equilibrium of the largest entropy")
-
-
 def _draws(payoffs: Payoffs, samples: int, rng: np.random.Generator) -> Iterator[Numbers]:
-    """Draw [R, n_1, ..., n_R] payoffs, in batches if the game is large."""
+    """Draw [2, n, m] payoffs, in batches if the game is large."""
     at_once = max(1, CHUNK // payoffs.means.size)
     for done in range(0, samples, at_once):
         yield from payoffs.sample(min(at_once, samples - done), rng)

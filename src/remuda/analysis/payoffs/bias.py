@@ -44,7 +44,7 @@ def estimate(
 ) -> Estimate:
     """Estimate a measure of a population with its bias, interval and null distribution.
 
-    `measure`: a function of the first role's payoffs [n_1, n_2]; `unbiased`: a less biased formula
+    `measure`: a function of the first role's payoffs [n, m]; `unbiased`: a less biased formula
     of the same quantity.
     """
     check_draws(draws)

@@ -1,27 +1,32 @@
-"""Empirical games with roles: teams, interchangeable seats and unlike seats.
+"""Empirical games: of two players, teams, interchangeable seats and unlike seats.
 
-A role is a group of interchangeable seats. A profile says how many seats of each role play each of
-its strategies, so seats of a role need no order (Cheng, Reeves, Vorobeychik and Wellman 2004,
-"Notes on equilibria in symmetric games"). Two teams are two roles, n interchangeable seats are one
-role, and unlike seats are roles with one seat each.
+An empirical game (Wellman 2006, "Methods for empirical game-theoretic analysis") has policies as
+strategies and mean returns as payoffs. A role is a group of interchangeable seats. A profile says
+how many seats of each role play each of its strategies, so seats of a role need no order (Cheng,
+Reeves, Vorobeychik and Wellman 2004, "Notes on equilibria in symmetric games"). A symmetric game of
+two players is one role of two seats, two teams are two roles, n interchangeable seats are one role,
+and unlike seats are roles with one seat each.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from remuda.analysis.payoffs.payoffs import KNOWN
+from remuda.analysis.payoffs.payoffs import KNOWN, Payoffs
 from remuda.errors import UsageError
 from remuda.types import Bools, Integers, Numbers
 
 MOST_PROFILES = 200_000  # of a complete game; more need gigabytes
+LARGEST = 20_000_000
+"""The default limit of a game's size: its profiles times the square of its strategies, or of its
+seats if there are more. A larger game needs gigabytes."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,7 @@ class EmpiricalGame:
     """Mean returns of each strategy in each profile that was played.
 
     A strategy's return in a match is the mean over its seats. Strategies of all roles are numbered
-    one after another, S in all.
+    one after another, S in all. `from_arrays` makes a game from arrays.
 
     Attributes:
         roles: at least one.
@@ -52,6 +57,8 @@ class EmpiricalGame:
         covariances: [P, S, S] of returns in one match, unbiased; NaN: fewer than two matches, or
             no seat.
         counts: [P] matches.
+        meetings: the payoffs by meeting, as the matches gave them; None: those of the profiles.
+        counts_profiles: False: there are only `meetings`, of two seats, or of too many profiles.
     """
 
     roles: tuple[Role, ...]
@@ -59,18 +66,12 @@ class EmpiricalGame:
     means: Numbers = field(repr=False)
     covariances: Numbers = field(repr=False)
     counts: Integers = field(repr=False)
+    meetings: Payoffs | None = field(default=None, repr=False)
+    counts_profiles: bool = True
 
     def __post_init__(self) -> None:
         size = sum(len(role.strategies) for role in self.roles)
-        if not self.roles:
-            raise UsageError("an empirical game needs at least one role")
-        for role in self.roles:
-            if not role.strategies:
-                raise UsageError(f"the role {role.name} has no strategies")
-            if len(set(role.strategies)) < len(role.strategies):
-                raise UsageError(f"the role {role.name} has a strategy twice")
-            if role.seats < 1:
-                raise UsageError(f"the role {role.name} has {role.seats} seats; it needs one")
+        _check_roles(self.roles)
         if self.profiles.shape[1:] != (size,):
             raise UsageError(f"profiles are {self.profiles.shape}, and must be [P, {size}]")
         for role, columns in zip(self.roles, self.columns, strict=True):
@@ -80,11 +81,48 @@ class EmpiricalGame:
         if not np.isfinite(self.means[self.profiles > 0]).all():
             raise UsageError("a mean is missing or infinite although the profile was played")
 
+    @staticmethod
+    def from_arrays(
+        means: npt.ArrayLike,
+        roles: Mapping[str, Sequence[str]],
+        *,
+        errors: npt.ArrayLike | None = None,
+        counts: npt.ArrayLike | None = None,
+    ) -> EmpiricalGame:
+        """Return the game with these payoffs.
+
+        Args:
+            means: of several roles, [R, n_1, ..., n_R]: what each role earns. Of a single role,
+                [n, n] for two interchangeable seats, [n, n, n] for three, and so on: what the first
+                index earns while the other seats play the others, in any order. NaN: never played.
+            roles: the names of each role's strategies, by the name of the role.
+            errors: standard errors of `means`; None: the payoffs are exact.
+            counts: matches, at least two for each payoff that has an error; [n_1, ..., n_R], or of
+                a single role the shape of `means`. Only with `errors`.
+
+        Raises:
+            UsageError: shapes do not fit, or a role has no strategies.
+        """
+        return _from_arrays(means, roles, errors, counts)
+
     @cached_property
     def columns(self) -> tuple[slice, ...]:
         """The numbers of each role's strategies."""
         ends = np.cumsum([0, *(len(role.strategies) for role in self.roles)]).tolist()
         return tuple(slice(*pair) for pair in itertools.pairwise(ends))
+
+    @cached_property
+    def payoffs(self) -> Payoffs:
+        """The payoffs of every two strategies by meeting; a symmetric game, but for `meetings`.
+
+        Two seats of different roles meet, and so do two seats of a single role.
+        """
+        return _by_meeting(self) if self.meetings is None else self.meetings
+
+    @property
+    def has_line_ups(self) -> bool:
+        """True if profiles were counted, and say more than `payoffs`."""
+        return self.counts_profiles and (len(self.roles) > 1 or self.roles[0].seats > 2)
 
     @property
     def num_strategies(self) -> int:
@@ -191,13 +229,30 @@ class EmpiricalGame:
             for role in self.roles
         )
         rows = ~(self.profiles[:, ~chosen] > 0).any(1)
+        left = {name for role in roles for name in role.strategies}
+        meetings = self.meetings
+        if meetings is not None:
+            meetings = meetings.part([i for i, n in enumerate(meetings.names) if n in left])
         return EmpiricalGame(
             roles,
             self.profiles[np.ix_(rows, chosen)],
             self.means[np.ix_(rows, chosen)],
             self.covariances[np.ix_(rows, chosen, chosen)],
             self.counts[rows],
+            meetings,
+            self.counts_profiles,
         )
+
+    def distinct(self) -> EmpiricalGame:
+        """Return the game with `role: name` for all strategies if two roles share a name."""
+        names = [name for role in self.roles for name in role.strategies]
+        if len(set(names)) == len(names):
+            return self
+        roles = tuple(
+            replace(role, strategies=tuple(f"{role.name}: {name}" for name in role.strategies))
+            for role in self.roles
+        )
+        return replace(self, roles=roles)
 
     def tensor(self) -> Numbers:
         """Return the payoffs of all seats, each as a player: [N, n_1, ..., n_N].
@@ -248,3 +303,142 @@ def exact_game(roles: Sequence[Role], payoff: Callable[[Integers], npt.ArrayLike
     both = (profiles[:, :, None] > 0) & (profiles[:, None, :] > 0)
     counts: Integers = np.full(len(profiles), KNOWN, np.int64)
     return EmpiricalGame(tuple(roles), profiles, means, np.where(both, 0.0, np.nan), counts)
+
+
+def _by_meeting(game: EmpiricalGame) -> Payoffs:
+    """Return the payoffs of every two strategies, over the profiles in which they met.
+
+    A match with several opponents is shared among them, as in `add_up`.
+    """
+    check_size(len(game.profiles), game.num_strategies)
+    seated = game.profiles.astype(np.float64)
+    opponents = np.ones((game.num_strategies,) * 2) - np.eye(game.num_strategies)
+    size: Numbers = np.zeros(game.num_strategies)
+    for role, columns in zip(game.roles, game.columns, strict=True):
+        size[columns] = role.seats
+        if len(game.roles) > 1:
+            opponents[columns, columns] = 0.0
+    pairs = seated[:, :, None] * seated[:, None, :]
+    if len(game.roles) > 1:
+        most = np.maximum(size * seated[:, :, None], size[:, None] * seated[:, None, :])
+        weights = opponents * pairs / (np.maximum(most, 1.0) * (len(game.roles) - 1))
+    else:
+        itself = seated * (seated - 1.0) / 2.0
+        pairs = np.where(opponents > 0.0, pairs, itself[:, :, None])
+        weights = pairs / max(game.roles[0].seats - 1, 1)
+    known = game.counts >= KNOWN
+    matches = np.where(known, 1.0, game.counts)[:, None, None]  # known cells have no others
+    is_known = (weights[known] > 0.0).any(0)
+    weights = np.where(is_known & ~known[:, None, None], 0.0, weights)
+    counts = (matches * weights).sum(0)
+    played = np.where(counts > 0.0, counts, np.nan)
+    means = np.where(game.profiles > 0, game.means, 0.0)
+    own = (matches * weights * means[:, :, None]).sum(0) / played
+    units = (matches * weights**2).sum(0) / played
+    freedom = np.where(counts - units > 1e-9 * counts, counts - units, np.nan)
+    within = np.where(np.isnan(game.covariances), 0.0, game.covariances)
+    variances = np.diagonal(within, axis1=1, axis2=2)
+    row, column = (means[:, :, None] - own, means[:, None, :] - own.T)
+    more = np.maximum(matches - 1.0, 0.0)
+
+    def summed(inside: Numbers, between: Numbers) -> Numbers:
+        found: Numbers = (weights * (more * inside + matches * between)).sum(0) / freedom
+        return np.where(is_known, 0.0, found)
+
+    rows, shared = summed(variances[:, :, None], row**2), summed(within, row * column)
+    names = tuple(name for role in game.distinct().roles for name in role.strategies)
+    return Payoffs(
+        (names, names),
+        np.stack([own, own.T]),
+        np.array([[rows, shared], [shared, rows.T]]),
+        np.where(is_known, KNOWN, np.round(counts, 9)),
+        True,
+        np.where(is_known | ~(counts > 0.0), 1.0, np.where(np.isnan(freedom), counts, units)),
+        np.where(is_known, KNOWN, (matches * (weights > 0.0)).sum(0)),
+        None if known.any() else int(game.counts.sum()),
+    )
+
+
+def _from_arrays(
+    means: npt.ArrayLike,
+    roles: Mapping[str, Sequence[str]],
+    errors: npt.ArrayLike | None,
+    counts: npt.ArrayLike | None,
+) -> EmpiricalGame:
+    if not isinstance(roles, Mapping):
+        raise UsageError(f"roles: name the strategies of each role, by its name; this is {roles!r}")
+    earned = _as_numbers("means", means)
+    sizes, is_one = tuple(len(names) for names in roles.values()), len(roles) == 1
+    dealt = sizes * max(earned.ndim, 2) if is_one else sizes
+    players = tuple(
+        Role(name, tuple(names), len(dealt) if is_one else 1) for name, names in roles.items()
+    )
+    _check_roles(players)
+    if (errors is None) != (counts is None):
+        raise UsageError("payoffs: pass `errors` and `counts` together, or neither")
+    spread = np.zeros(earned.shape) if errors is None else _as_numbers("errors", errors)
+    played = np.full(dealt, KNOWN) if counts is None else _as_numbers("counts", counts)
+    shape = dealt if is_one else (len(roles), *sizes)
+    for what, array, wanted in (
+        ("means", earned, shape),
+        ("errors", spread, shape),
+        ("counts", played, dealt),
+    ):
+        if array.shape != wanted:
+            raise UsageError(f"payoffs: {what} are {array.shape}, and must be {wanted}")
+    if np.isinf(earned).any():
+        raise UsageError("payoffs: a mean is infinite")
+    check_size(math.prod(player.num_profiles for player in players), sum(sizes))
+    profiles = np.array(list(every_profile(players)))
+    own, noise = np.full(profiles.shape, np.nan), np.full(profiles.shape, np.nan)
+    matches: Integers = np.zeros(len(profiles), np.int64)
+    starts = 0 if is_one else np.cumsum([0, *sizes[:-1]])
+    for row, profile in enumerate(profiles):
+        numbers = np.repeat(np.arange(sum(sizes)), profile)
+        places = tuple((numbers - starts).tolist())
+        matches[row] = played[places]
+        for seat, number in enumerate(numbers):
+            others = *places[:seat], *places[seat + 1 :]
+            cell = (places[seat], *others) if is_one else (seat, *places)
+            own[row, number], noise[row, number] = earned[cell], spread[cell]
+    kept = (np.isfinite(own) == (profiles > 0)).all(1) & (matches > 0)
+    profiles, own, noise, matches = profiles[kept], own[kept], noise[kept], matches[kept]
+    if not len(profiles):
+        raise UsageError("payoffs: all are NaN, or of 0 matches")
+    if counts is not None and ((matches < 2).any() or not (noise[profiles > 0] >= 0.0).all()):
+        raise UsageError("payoffs: `errors` must be at least 0, and `counts` at least 2")
+    deviations = noise * np.sqrt(matches)[:, None]
+    total = np.nansum(own * profiles, 1)
+    is_zero_sum = len(dealt) == 2 and np.ptp(total) <= 1e-6 * np.nanmax(np.abs(own))
+    covariances = deviations[:, :, None] * deviations[:, None, :] * (-1.0 if is_zero_sum else 0.0)
+    variance = np.arange(len(profiles[0]))
+    covariances[:, variance, variance] = deviations**2
+    return EmpiricalGame(players, profiles, own, covariances, matches)
+
+
+def _as_numbers(what: str, values: npt.ArrayLike) -> Numbers:
+    try:
+        return np.asarray(values, np.float64)
+    except (TypeError, ValueError):
+        raise UsageError(f"payoffs: {what} are not an array of numbers") from None
+
+
+def _check_roles(roles: Sequence[Role]) -> None:
+    if not roles:
+        raise UsageError("an empirical game needs at least one role")
+    for role in roles:
+        if not role.strategies:
+            raise UsageError(f"the role {role.name} has no strategies; each role needs one")
+        if len(set(role.strategies)) < len(role.strategies):
+            raise UsageError(f"the role {role.name} has a strategy twice")
+        if role.seats < 1:
+            raise UsageError(f"the role {role.name} has {role.seats} seats; it needs one")
+
+
+def check_size(profiles: int, strategies: int) -> None:
+    """Raise a `UsageError` if a game would need gigabytes."""
+    if profiles * strategies**2 > LARGEST:
+        raise UsageError(
+            f"a game of {profiles:,} profiles of {strategies} strategies is too large; select "
+            "fewer policies"
+        )

@@ -1,4 +1,4 @@
-"""Read payoffs written by other programs: tables (CSV) and arrays (NPZ)."""
+"""Read empirical games written by other programs: tables (CSV) and arrays (NPZ)."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ import csv
 import io
 import zipfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from remuda.analysis.payoffs.payoffs import Payoffs, exact, from_sums
-from remuda.analysis.payoffs.sums import add_up
+from remuda.analysis.payoffs.empirical_game import EmpiricalGame, Role
+from remuda.analysis.payoffs.game_of_meetings import game_of_meetings
+from remuda.analysis.payoffs.ledger_seats import SeatGroup, grouped_seats
+from remuda.analysis.payoffs.payoffs import Payoffs, exact
+from remuda.analysis.payoffs.profile_sums import game_of_matches
+from remuda.analysis.payoffs.sums import payoffs_of_matches
 from remuda.errors import UsageError
 from remuda.system.checkpoint import opening
 from remuda.types import Array, Numbers
@@ -23,26 +28,32 @@ KINDS = (
     "row_return, column_return; or SEAT/policy and SEAT/return for each seat)"
 )
 MATCHES = ("row", "column", "row_return", "column_return")
+POLICY, RETURN = "/policy", "/return"
 
 
-def read_file(path: Path) -> Payoffs:
-    """Read payoffs from a table (`.csv`) or from arrays (`.npz`).
+def read_file(path: Path) -> EmpiricalGame:
+    """Read a game from a table (`.csv`) or from arrays (`.npz`).
 
     A table of payoffs is treated as exact. It is a symmetric game if rows and columns have the same
-    names. The same holds for the array `matrix` of an NPZ file. The uncertainty of a list of
-    matches is estimated from its returns. An NPZ file may also contain names (`rows` and `columns`,
-    or `names`), standard errors of the means (`errors` [n, m]) and numbers of matches (`counts`).
+    names, and otherwise one of two roles. The same holds for the array `matrix` of an NPZ file,
+    which may also contain names (`rows` and `columns`, or `names`), standard errors of the means
+    (`errors` [n, m]) and numbers of matches (`counts`).
+
+    A list of matches has the columns of `MATCHES`; or, for each seat, `SEAT/policy` and
+    `SEAT/return`, as in the table of `Run.ledger`. Other columns are ignored. Seats with the same
+    policies are one role. If a policy plays seats with different policies, all seats are one role.
+    A seat without a return took no part in the match, and need not have a policy.
     """
     if not path.is_file():
         raise UsageError(f"{path}: there is no such file")
     if path.suffix == ".csv":
         return _read_csv(path)
     if path.suffix == ".npz":
-        return _read_npz(path)
+        return game_of_meetings(_read_npz(path))
     raise UsageError(f"{path}: payoffs are read from .csv and .npz files, and from runs")
 
 
-def read_table(path: Path) -> list[list[str]]:
+def _read_table(path: Path) -> list[list[str]]:
     """Read the lines of a table (CSV), without empty ones; at least one."""
     try:
         text = io.StringIO(opening.read_file(path).decode("utf-8-sig"), newline="")
@@ -52,24 +63,26 @@ def read_table(path: Path) -> list[list[str]]:
     return lines or [[]]
 
 
-def _read_csv(path: Path) -> Payoffs:
-    lines = read_table(path)
-    if len(lines) < 2:
+def _read_csv(path: Path) -> EmpiricalGame:
+    header, *lines = _read_table(path)
+    seats = [column.removesuffix(POLICY) for column in header if column.endswith(POLICY)]
+    if seats:
+        return _of_seats(path, header, lines, seats)
+    if not lines:
         raise UsageError(f"{path} has no line of numbers; it must be {KINDS}")
-    if set(MATCHES) <= set(lines[0]):
-        return _of_matches(path, lines)
-    lacking = [column for column in MATCHES if column not in lines[0]]
+    lacking = [column for column in MATCHES if column not in header]
+    if not lacking:
+        return _of_matches(path, header, lines)
     if len(lacking) < len(MATCHES) - 1:
         raise UsageError(
             f"{path}: a list of matches needs the columns {', '.join(MATCHES)}; its first line "
             f"lacks {', '.join(lacking)}"
         )
-    columns = lines[0][1:]
-    rows = [line[0] for line in lines[1:]]
+    columns, rows = header[1:], [line[0] for line in lines]
     matrix = np.array(
-        [_numbers(path, number, line[1:], len(columns)) for number, line in enumerate(lines[1:], 2)]
+        [_numbers(path, number, line[1:], len(columns)) for number, line in enumerate(lines, 2)]
     )
-    return _of_matrix(path, rows, columns, matrix)
+    return game_of_meetings(_of_matrix(path, rows, columns, matrix))
 
 
 def _clean(word: str) -> str:
@@ -93,19 +106,13 @@ def _numbers(path: Path, line: int, words: Sequence[str], count: int) -> list[fl
     return found
 
 
-def _of_matches(path: Path, lines: Sequence[Sequence[str]]) -> Payoffs:
-    at = [lines[0].index(column) for column in MATCHES]
-    for number, line in enumerate(lines[1:], 2):
-        if len(line) != len(lines[0]):
-            raise UsageError(
-                f"{path}, line {number}: {len(line)} values for {len(lines[0])} columns"
-            )
-    seats = [(line[at[0]], line[at[1]]) for line in lines[1:]]
+def _of_matches(path: Path, header: Sequence[str], lines: Sequence[Sequence[str]]) -> EmpiricalGame:
+    """Return the game of matches of a row with a column."""
+    at = [header.index(column) for column in MATCHES]
+    for number, line in enumerate(lines, 2):
+        _check_length(path, number, line, header)
     returns = np.array(
-        [
-            _numbers(path, number, (line[at[2]], line[at[3]]), 2)
-            for number, line in enumerate(lines[1:], 2)
-        ]
+        [_numbers(path, n, (line[at[2]], line[at[3]]), 2) for n, line in enumerate(lines, 2)]
     )
     for wrong, what in (
         (~np.isfinite(returns), "is not a number"),
@@ -113,12 +120,82 @@ def _of_matches(path: Path, lines: Sequence[Sequence[str]]) -> Payoffs:
     ):
         if wrong.any():
             raise UsageError(f"{path}, line {int(wrong.any(1).argmax()) + 2}: a return {what}")
-    names = list(dict.fromkeys(name for pair in seats for name in pair))
-    place = {name: number for number, name in enumerate(names)}
-    places = np.array([[place[name] for name in pair] for pair in seats])
-    sums = np.zeros((6, len(names), len(names)))
-    add_up(places, returns, np.arange(2), True, False, sums)
-    return from_sums(names, sums, True, len(places))
+    return _of_players(("rows", "columns"), [(line[at[0]], line[at[1]]) for line in lines], returns)
+
+
+def _of_seats(
+    path: Path, header: Sequence[str], lines: Sequence[Sequence[str]], seats: Sequence[str]
+) -> EmpiricalGame:
+    """Return the game of matches with columns for each seat."""
+    for seat in seats:
+        if f"{seat}{RETURN}" not in header:
+            raise UsageError(f"{path} has a column {seat}{POLICY}, but no column {seat}{RETURN}")
+    if len(seats) < 2:
+        raise UsageError(
+            f"{path}: a game needs two seats, and the file has only {seats[0]}{POLICY}"
+        )
+    of_policy = [header.index(f"{seat}{POLICY}") for seat in seats]
+    of_return = [header.index(f"{seat}{RETURN}") for seat in seats]
+    rows, returns = list[list[str]](), list[list[float]]()
+    for number, line in enumerate(lines, 2):
+        _check_length(path, number, line, header)
+        rows.append([line[column] for column in of_policy])
+        returns.append([_return_of(path, number, line[column]) for column in of_return])
+        for seat, name, earned in zip(seats, rows[-1], returns[-1], strict=True):
+            if not name and not np.isnan(earned):
+                raise UsageError(f"{path}, line {number}: {seat} has a return, but no policy")
+    if not rows:
+        raise UsageError(f"{path} has no match")
+    for seat, of_seat in zip(seats, zip(*rows, strict=True), strict=True):
+        if not any(of_seat):
+            raise UsageError(f"{path} has no policy for {seat}; remove its columns")
+    return _of_players(seats, rows, np.array(returns))
+
+
+def _check_length(path: Path, number: int, line: Sequence[str], header: Sequence[str]) -> None:
+    if len(line) != len(header):
+        raise UsageError(f"{path}, line {number}: {len(line)} values for {len(header)} columns")
+
+
+def _return_of(path: Path, line: int, word: str) -> float:
+    try:
+        value = float(word) if word else np.nan
+    except ValueError:
+        raise UsageError(f'{path}, line {line}: the return "{word}" is not a number') from None
+    if np.isinf(value) or abs(value) > LARGEST:
+        raise UsageError(f"{path}, line {line}: the return {word} is infinite or above {LARGEST:g}")
+    return value
+
+
+def _of_players(
+    seats: Sequence[str], rows: Sequence[Sequence[str]], returns: Numbers
+) -> EmpiricalGame:
+    """Return the game of matches: policies by seat, and returns [M, seats]."""
+    able = {
+        seat: list(dict.fromkeys(row[seat] for row in rows if row[seat]))
+        for seat in range(len(seats))
+    }
+    groups = grouped_seats(able, seats, ()) or (SeatGroup("players", tuple(able)),)
+    numbers = {seat: number for number, group in enumerate(groups) for seat in group.seats}
+    order = [seat for group in groups for seat in group.seats]
+    names = list(dict.fromkeys(name for seat in order for name in able[seat]))
+    place_of = {name: place for place, name in enumerate(names)} | {"": -1}
+    places = np.array([[place_of[name] for name in row] for row in rows])
+    sides = np.array([seat if len(groups) == 1 else numbers[seat] for seat in range(len(seats))])
+    payoffs = payoffs_of_matches(names, places, returns, sides, len(rows))
+    own = [dict.fromkeys(n for seat in group.seats for n in able[seat]) for group in groups]
+    roles = [
+        Role(group.name, tuple(each), len(group.seats))
+        for group, each in zip(groups, own, strict=True)
+    ]
+    if len(roles) == 1 and roles[0].seats == 2:
+        return game_of_meetings(payoffs, roles)
+    begins = np.cumsum([0, *map(len, own)])  # the policies of a role are consecutive
+    role_of_seat = [numbers[seat] for seat in order]
+    chosen = places[:, order] - begins[role_of_seat]
+    chosen = np.where(places[:, order] < 0, -1, chosen)
+    game = game_of_matches(roles, role_of_seat, chosen, returns[:, order])
+    return replace(game, meetings=payoffs)
 
 
 def _read_npz(path: Path) -> Payoffs:

@@ -1,136 +1,28 @@
-"""Payoffs from a ledger of matches, which may have any length and is read in chunks.
-
-A ledger also records births: a birth replaces the live policy of a slot by a copy of another.
-"""
+"""Empirical games from a ledger of matches."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from remuda.analysis.payoffs.counted_returns import Adjust, sharing, won
+from remuda.analysis.payoffs.empirical_game import EmpiricalGame, Role
+from remuda.analysis.payoffs.game_of_meetings import game_of_meetings
+from remuda.analysis.payoffs.ledger_reader import FORMER, KEY, LedgerReader, keys_of, places_of
+from remuda.analysis.payoffs.ledger_seats import LedgerSeats, SeatGroup, check_sides
 from remuda.analysis.payoffs.payoffs import Payoffs, from_sums
+from remuda.analysis.payoffs.profile_sums import ProfileSums, TooLargeError
 from remuda.analysis.payoffs.sums import ROWS, add_up
-from remuda.errors import RunDirectoryError, UsageError
-from remuda.population.ledger.ledger import BIRTH, LONGEST_HEADER, MATCH, parse_header, record_type
+from remuda.errors import UsageError
 from remuda.population.ledger.records import PolicyRef
-from remuda.system.checkpoint.opening import open_stream
 from remuda.types import Array, Integers, Numbers
 
-PIECE = 1 << 18  # records per read: tens of megabytes
-KEY = 1 << 40  # larger than any version; a key packs policy and version into one number
-LIVE, FORMER = -1, -2  # versions that mark a live policy, and one that a birth replaced
-
-Adjust = Callable[[Numbers, Array], Numbers]  # from returns and records to what counts
-
-
-@dataclass(frozen=True)
-class LedgerReader:
-    """The matches of a ledger on disk, read in chunks."""
-
-    path: Path
-    policies: tuple[str, ...]  # names; the records contain indices of this tuple
-    seats: int
-    kind: np.dtype
-    begin: int  # bytes before the first record
-    end: int  # bytes before the end of the last complete record, when the file was opened
-
-    @staticmethod
-    def open(path: Path) -> LedgerReader:
-        """Read the ledger's header."""
-        try:
-            with open_stream(path) as file:
-                line = file.readline(LONGEST_HEADER)
-                size = os.fstat(file.fileno()).st_size
-            names, seats, _ = parse_header(line)
-        except (OSError, ValueError):
-            raise RunDirectoryError(f"{path} is missing, or is not a ledger of matches") from None
-        kind = record_type(seats)
-        whole = (size - len(line)) // kind.itemsize
-        return LedgerReader(path, names, seats, kind, len(line), len(line) + whole * kind.itemsize)
-
-    def ref(self, key: int) -> PolicyRef:
-        """Return the member with a key of `keys_of`."""
-        policy, version = divmod(int(key), KEY)
-        return PolicyRef(self.policies[policy], version - 1)
-
-    def members_on(self, seats: Sequence[int]) -> frozenset[PolicyRef]:
-        """Return the members that had any of these seats in a finished match."""
-        found: Integers = np.zeros(0, np.int64)
-        for matches in self.pieces() if seats else ():
-            found = np.union1d(found, keys_of(matches)[:, list(seats)])
-        return frozenset(map(self.ref, found.tolist()))
-
-    def pieces(self, present: bool = False) -> Iterator[Array]:
-        """Yield the records of finished matches in chunks.
-
-        `present`: give a live policy that a later birth replaced the version `FORMER`.
-        """
-        born = self.births if present else None
-        for first, records in self._records():
-            is_match = records["kind"] == MATCH
-            matches = self._checked(records[is_match])
-            if not len(matches):
-                continue
-            policy = matches["policy"]
-            if born is not None and born.max(initial=-1) > first:
-                before = (first + np.flatnonzero(is_match))[:, None] < born[policy]
-                matches["version"][before & (matches["version"] == LIVE)] = FORMER
-            yield matches
-
-    def generations(self) -> Iterator[tuple[Array, Array]]:
-        """Yield pairs in order: an array of one birth or none, and the matches that follow."""
-        for _, records in self._records():
-            both = records[np.isin(records["kind"], (MATCH, BIRTH))]
-            for part in np.split(both, np.flatnonzero(both["kind"] == BIRTH)):
-                is_birth = part["kind"] == BIRTH
-                yield part[is_birth], self._checked(part[~is_birth])
-
-    @cached_property
-    def births(self) -> Integers:
-        """The record number of the last birth in each policy's slot; -1: no birth."""
-        found = np.full(len(self.policies), -1, np.int64)
-        for first, records in self._records():
-            for place in np.flatnonzero(records["kind"] == BIRTH).tolist():
-                policy = int(records["policy"][place, 0])
-                if 0 <= policy < len(found):
-                    found[policy] = first + place
-        return found
-
-    def _checked(self, matches: Array) -> Array:
-        policy = matches["policy"]
-        if policy.min(initial=0) < 0 or policy.max(initial=0) >= len(self.policies):
-            raise RunDirectoryError(
-                f"{self.path} is damaged: it refers to policies that do not exist"
-            )
-        version = matches["version"]
-        if version.min(initial=LIVE) < FORMER or version.max(initial=LIVE) >= KEY - 1:
-            raise RunDirectoryError(
-                f"{self.path} is damaged: it refers to versions that do not exist"
-            )
-        infinite = np.isinf(matches["returns"]).any(1)  # NaN: the seat took no part
-        if infinite.any():
-            number = int(matches["number"][infinite.argmax()])
-            raise RunDirectoryError(
-                f"{self.path} is damaged: a return of match {number} is infinite"
-            )
-        return matches
-
-    def _records(self) -> Iterator[tuple[int, Array]]:
-        """Yield all records in chunks, each with the number of its first record."""
-        with open_stream(self.path) as file:
-            file.seek(self.begin)
-            first, count = 0, (self.end - self.begin) // self.kind.itemsize
-            while first < count:
-                records = np.fromfile(file, self.kind, min(count - first, PIECE))
-                if not len(records):
-                    return
-                yield first, records
-                first += len(records)
+LISTED = 64  # more policies than this have too many line-ups
+Keep = Callable[[PolicyRef], bool]
 
 
 def read_payoffs(
@@ -139,7 +31,7 @@ def read_payoffs(
     symmetric: bool = True,
     sides: Sequence[int] = (),
     wins: bool = False,
-    keep: Callable[[PolicyRef], bool] | None = None,
+    keep: Keep | None = None,
     most: int | None = None,
     adjust: Adjust | None = None,
 ) -> Payoffs:
@@ -163,63 +55,139 @@ def read_payoffs(
         raise UsageError(f"most: there must be at least one policy; this is {most}")
     reader = LedgerReader.open(path)
     of_seat = check_sides(sides, reader.seats)
-    keys = _members(reader)
-    if not len(keys):
+    members = _members(reader)
+    if not len(members):
         raise UsageError(f"{path} has no finished match")
-    selected = _chosen(reader, keys, keep, most)
-    if not len(selected):
+    keys = _chosen(reader, members, keep, most)
+    if not len(keys):
         raise UsageError(f"{path}: no policy is left to analyse")
-    place_of = np.full(len(keys), -1, np.int64)
-    place_of[selected] = np.arange(len(selected))
-    sums, number = np.zeros((ROWS, len(selected), len(selected))), 0
-    for matches in reader.pieces(present=True):
-        found = np.searchsorted(keys, keys_of(matches)).clip(max=len(keys) - 1)
-        left_out = (matches["version"] == FORMER) | (of_seat < 0)
-        places = np.where(left_out, -1, place_of[found])
+    sums, number = np.zeros((ROWS, len(keys), len(keys))), 0
+    for matches, played in _pieces(reader):
+        places = np.where(of_seat < 0, -1, places_of(played, keys))
         returns = matches["returns"].astype(np.float64)
         returns = returns if adjust is None else adjust(returns, matches)
         add_up(places, returns, of_seat, symmetric, wins, sums)
         number += _number_of_matches(np.where(np.isnan(returns), -1, places), of_seat)
-    names = [str(reader.ref(keys[place])) for place in selected]
-    return from_sums(names, sums, symmetric, number)
+    return from_sums([str(reader.ref(key)) for key in keys], sums, symmetric, number)
 
 
-def check_sides(sides: Sequence[int], seats: int) -> Integers:
-    """Return the number of each seat's side: [seats]; without `sides`, each has its own."""
-    if sides and len(sides) != seats:
-        raise UsageError(f"sides has {len(sides)} entries, but there are {seats} seats")
-    return np.array(sides or range(seats), np.int64)
+def read_line_ups(
+    path: Path,
+    groups: Sequence[SeatGroup],
+    *,
+    keep: Keep | None = None,
+    adjust: Adjust | None = None,
+) -> EmpiricalGame:
+    """Return the game by line-up that a ledger's matches sample; each group of seats is a role.
 
-
-def shared_returns(returns: Numbers, teams: Sequence[int], shares: Numbers) -> Numbers:
-    """Mix returns [M, seats] with the means of their teams, as `policy.share_rewards` does.
-
-    Seats that took no part (NaN) count as 0 in the mean, and stay NaN.
-
-    `teams`: the team number of each seat, also of scripted ones; `shares`: [M, seats] of the
-    policies on the seats.
+    Matches of other members, or in which a seat took no part, are left out. `keep` and `adjust` are
+    those of `read_payoffs`.
     """
-    of_seat, mixed = np.array(teams), returns.copy()
-    for number in set(teams):
-        team = of_seat == number
-        mean = np.nan_to_num(returns[:, team]).mean(1, keepdims=True)
-        mixed[:, team] += shares[:, team] * (mean - returns[:, team])
-    return mixed
+    reader = LedgerReader.open(path)
+    keys = [_chosen(reader, _members(reader, group.seats), keep) for group in groups]
+    roles = tuple(
+        Role(group.name, tuple(str(reader.ref(key)) for key in own), len(group.seats))
+        for group, own in zip(groups, keys, strict=True)
+    )
+    for role in roles:
+        if not role.strategies:
+            raise UsageError(
+                f"{path}: no policy is left to analyse in the role {role.name}; each role needs one"
+            )
+    seats = [seat for group in groups for seat in group.seats]
+    role_of_seat = [number for number, group in enumerate(groups) for _ in group.seats]
+    sums = ProfileSums(roles, role_of_seat)
+    for matches, played in _pieces(reader):
+        chosen = [
+            places_of(played[:, seat], keys[role])
+            for seat, role in zip(seats, role_of_seat, strict=True)
+        ]
+        returns = matches["returns"].astype(np.float64)
+        returns = returns if adjust is None else adjust(returns, matches)
+        sums.add(np.stack(chosen, 1), returns[:, seats])
+    return sums.game()
 
 
-def sharing(policies: Sequence[str], teams: Sequence[int], shares: Mapping[str, float]) -> Adjust:
-    """Return what maps returns to those that the policies of a ledger, by index, learn from.
+def read_game(
+    path: Path,
+    seats: LedgerSeats,
+    *,
+    symmetric: bool = True,
+    wins: bool = False,
+    keep: Keep | None = None,
+    most: int | None = None,
+) -> EmpiricalGame:
+    """Return the game of a population, by meeting and by line-up, from its ledger.
 
-    `teams`: as for `shared_returns`; `shares`: by policy; others have 0.
+    Returns are shared as the policies learn from them (`sharing`). Line-ups are not counted of two
+    interchangeable seats, nor if there are too many of them. The other arguments are those of
+    `read_payoffs`.
     """
-    weights = np.array([shares.get(name, 0.0) for name in policies])
+    shared = sharing(LedgerReader.open(path).policies, seats.rated, seats.shares)
+    adjust, sides, several = shared, seats.opponents, len(seats.groups) > 1
+    if wins:
+        # if there are opposing teams, a seat of the same team is no opponent, whatever its role
+        teams = set(seats.sides) - {-1}
+        if several and 1 < len(teams) < sum(side >= 0 for side in seats.sides):
+            sides = seats.sides
 
-    def adjust(returns: Numbers, matches: Array) -> Numbers:
-        if not weights.any():
-            return returns
-        return shared_returns(returns, teams, weights[matches["policy"]])
+        def adjust(returns: Numbers, matches: Array) -> Numbers:
+            return won(shared(returns, matches), sides)
 
-    return adjust
+    payoffs = read_payoffs(
+        path,
+        symmetric=symmetric or several,
+        sides=sides,
+        wins=wins,
+        keep=keep,
+        most=most,
+        adjust=shared,
+    )
+    if several:
+        payoffs = with_team_mates(payoffs, path, seats.sides, adjust)
+    if not seats.groups or len(payoffs.names) > LISTED:
+        return game_of_meetings(payoffs)
+
+    def listed(ref: PolicyRef) -> bool:
+        return str(ref) in payoffs.names
+
+    try:
+        game = read_line_ups(path, seats.groups, keep=listed, adjust=adjust)
+    except TooLargeError as error:
+        return game_of_meetings(payoffs, error.roles)
+    return replace(game, meetings=payoffs)
+
+
+def with_team_mates(
+    payoffs: Payoffs, path: Path, sides: Sequence[int], adjust: Adjust | None = None
+) -> Payoffs:
+    """Fill cells of policies that never met with their mean returns as team-mates, from a ledger.
+
+    `payoffs`: symmetric, by meeting, from the same ledger; `sides`: the team number of each seat,
+    -1: a scripted seat; `adjust`: as for `read_payoffs`.
+    """
+    payoffs.check_symmetric("team-mates")
+
+    def listed(ref: PolicyRef) -> bool:
+        return str(ref) in payoffs.names
+
+    means, counts = payoffs.means.copy(), payoffs.counts.copy()
+    covariances = payoffs.covariances.copy()
+    meetings, every = payoffs.met.copy(), slice(None)
+    for side in sorted(set(sides) - {-1}):
+        seats = [seat if each == side else -1 for seat, each in enumerate(sides)]
+        if sum(seat >= 0 for seat in seats) < 2:
+            continue
+        team = read_payoffs(path, sides=seats, keep=listed, adjust=adjust)
+        places = [payoffs.names.index(name) for name in team.names]
+        index: tuple[Any, ...] = np.ix_(places, places)
+        new = (counts[index] == 0) & (team.counts > 0)
+        for whole, own in ((counts, team.counts), (meetings, team.met)):
+            whole[index] = np.where(new, own, whole[index])
+        means[(every, *index)] = np.where(new, team.means, means[(every, *index)])
+        cells = (every, every, *index)
+        covariances[cells] = np.where(new, team.covariances, covariances[cells])
+    return replace(payoffs, means=means, covariances=covariances, counts=counts, meetings=meetings)
 
 
 def _number_of_matches(places: Integers, sides: Integers) -> int:
@@ -230,47 +198,35 @@ def _number_of_matches(places: Integers, sides: Integers) -> int:
     return int((lowest < highest).sum())
 
 
-def keys_of(matches: Array) -> Integers:
-    """Return the key of each member: [M, seats]; a live policy's key is below its copies' keys."""
-    found: Integers = matches["policy"].astype(np.int64) * KEY + matches["version"] + 1
-    return found
+def _pieces(reader: LedgerReader) -> Iterator[tuple[Array, Integers]]:
+    """Yield matches [M] with the keys of their members [M, seats]; -1: replaced by a birth."""
+    for matches in reader.pieces(present=True):
+        yield matches, np.where(matches["version"] == FORMER, -1, keys_of(matches))
 
 
-def parents_of(births: Array, keys: Integers) -> list[tuple[int, int]]:
-    """Return indices of newborns in `keys` [N] (`keys_of`) and of their parents; -1: unknown."""
-    places = {key: place for place, key in enumerate(keys.tolist())}
-    found = []
-    for record in births:
-        own, parent = int(record["policy"][0]) * KEY, int(record["oldest"][0]) * KEY
-        # `newest` is the version that was copied, from a frozen copy or a live policy.
-        frozen = places.get(parent + int(record["newest"][0]) + 1, -1)
-        if own in places:
-            found.append((places[own], frozen if frozen >= 0 else places.get(parent, -1)))
-    return found
-
-
-def _members(reader: LedgerReader) -> Integers:
-    """Return [N] the sorted keys of all members that took part in a match."""
+def _members(reader: LedgerReader, seats: Sequence[int] | None = None) -> Integers:
+    """Return [N] the sorted keys of all members that took part in a match, on these seats."""
     live = np.zeros(len(reader.policies), np.bool_)
     frozen: Integers = np.zeros(0, np.int64)
-    for matches in reader.pieces(present=True):
-        took_part = ~np.isnan(matches["returns"])
-        version = np.where(took_part, matches["version"], FORMER)
+    own = slice(None) if seats is None else list(seats)
+    for matches, played in _pieces(reader):
+        keys = np.where(np.isnan(matches["returns"]), -1, played)[:, own]
         # Most entries belong to the few live policies: mark those, and sort only the copies.
-        live[matches["policy"][version == LIVE]] = True
-        is_frozen = version > LIVE
+        is_live = keys % KEY == 0
+        live[keys[is_live] // KEY] = True
+        is_frozen = ~is_live & (keys >= 0)
         if is_frozen.any():
-            frozen = np.union1d(frozen, keys_of(matches)[is_frozen])
+            frozen = np.union1d(frozen, keys[is_frozen])
     return np.union1d(np.flatnonzero(live) * KEY, frozen)
 
 
 def _chosen(
     reader: LedgerReader,
     keys: Integers,
-    keep: Callable[[PolicyRef], bool] | None,
-    most: int | None,
+    keep: Keep | None,
+    most: int | None = None,
 ) -> Integers:
-    """Return the indices in `keys` of the selected members: live ones, then copies."""
+    """Return the keys of the selected members, of sorted `keys`: live ones, then copies."""
     refs = [reader.ref(key) for key in keys]
     places = [place for place, ref in enumerate(refs) if keep is None or keep(ref)]
     live = [place for place in places if not refs[place].is_frozen]
@@ -279,4 +235,4 @@ def _chosen(
         live = live[:most]
         newest = sorted(frozen, key=lambda place: -refs[place].version)
         frozen = sorted(newest[: most - len(live)])
-    return np.array([*live, *frozen], np.int64)
+    return keys[[*live, *frozen]]

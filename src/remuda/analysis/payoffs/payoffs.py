@@ -1,13 +1,11 @@
-"""The payoffs of an empirical game, with their uncertainty.
+"""The payoffs of an empirical game by meeting, with their uncertainty.
 
-An empirical game (Wellman 2006, "Methods for empirical game-theoretic analysis") has policies as
-strategies and mean returns as payoffs. Means always come with the covariances of the returns and
-the numbers of matches.
+They are what two strategies earn when they meet, whatever other seats play. Means always come with
+the covariances of the returns and the numbers of matches.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -30,22 +28,23 @@ KNOWN = 1 << 40  # number of matches that marks an exactly known payoff
 
 @dataclass(frozen=True)
 class Payoffs:
-    """The payoffs of an empirical game: each role's mean return, for each strategy profile.
+    """The mean returns of two strategies in the matches in which they met.
 
-    Role r chooses one of n_r strategies; a cell is one strategy for each role. A game is symmetric
-    if two roles have the same strategies and are interchangeable. In that case `means[1]` is
-    `means[0]` transposed, and a match of two different strategies is counted in both cells.
+    A cell is a strategy of the first role, the rows, and one of the second, the columns. The
+    payoffs are symmetric if both roles have the same strategies and are interchangeable. In that
+    case `means[1]` is `means[0]` transposed, and a match of two different strategies is counted in
+    both cells.
 
     Attributes:
         strategies: by role, the names of its strategies.
-        means: [R, n_1, ..., n_R] mean returns; NaN: no match.
-        covariances: [R, R, n_1, ..., n_R] of the roles' returns in one match, unbiased; NaN: fewer
-            than two matches.
-        counts: [n_1, ..., n_R] matches; a match with several opponents is shared among them, so
-            counts may be fractions.
-        units: [n_1, ..., n_R] the mean weight of a match in `counts`.
-        meetings: [n_1, ..., n_R] matches in which these strategies met, with or without others;
-            None: equal to `counts`.
+        means: [2, n, m] mean returns; NaN: no match.
+        covariances: [2, 2, n, m] of the roles' returns in one match, unbiased; NaN: fewer than two
+            matches.
+        counts: [n, m] matches; a match with several opponents is shared among them, so counts may
+            be fractions.
+        units: [n, m] the mean weight of a match in `counts`.
+        meetings: [n, m] matches in which these strategies met, with or without others; None: equal
+            to `counts`.
         matches: number of matches in which any two strategies met; None: unknown.
     """
 
@@ -60,10 +59,11 @@ class Payoffs:
 
     def __post_init__(self) -> None:
         shape = tuple(len(names) for names in self.strategies)
-        roles = len(shape)
+        if len(shape) != 2:
+            raise UsageError(f"payoffs: they have two roles, and {len(shape)} are named")
         for what, array, wanted in (
-            ("means", self.means, (roles, *shape)),
-            ("covariances", self.covariances, (roles, roles, *shape)),
+            ("means", self.means, (2, *shape)),
+            ("covariances", self.covariances, (2, 2, *shape)),
             ("counts", self.counts, shape),
         ):
             if array.shape != wanted:
@@ -78,13 +78,8 @@ class Payoffs:
             raise UsageError("payoffs: a mean is infinite")
         if (np.isnan(self.means).any(0) & (self.counts > 0)).any():
             raise UsageError("payoffs: a mean is not a number although matches were played")
-        if self.symmetric and (roles != 2 or self.strategies[0] != self.strategies[1]):
+        if self.symmetric and self.strategies[0] != self.strategies[1]:
             raise UsageError("payoffs: a symmetric game has two roles with the same strategies")
-
-    @property
-    def num_roles(self) -> int:
-        """The number of roles, R."""
-        return len(self.strategies)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -93,20 +88,23 @@ class Payoffs:
 
     @property
     def matrix(self) -> Numbers:
-        """The payoffs of the first of two roles: [n_1, n_2]."""
-        self._check_two()
+        """The payoffs of the first role: [n, m]."""
         found: Numbers = self.means[0]
         return found
 
+    def without_rounding(self, value: float) -> float:
+        """Return a difference or a mean of payoffs, and 0 instead of a rounding error."""
+        return value if abs(value) >= 1e-9 * float(np.nanmax(np.abs(self.means))) else 0.0
+
     @property
     def missing(self) -> Bools:
-        """Cells without a match: [n_1, ..., n_R]."""
+        """Cells without a match: [n, m]."""
         found: Bools = self.counts == 0
         return found
 
     @property
     def met(self) -> npt.NDArray[Any]:
-        """Matches in which the strategies met, [n_1, ..., n_R]; `KNOWN`: known exactly."""
+        """Matches in which the strategies met, [n, m]; `KNOWN`: known exactly."""
         met = self.counts if self.meetings is None else self.meetings
         return np.where(self.counts < KNOWN, met, KNOWN)
 
@@ -128,7 +126,7 @@ class Payoffs:
 
     @property
     def pooled(self) -> Numbers:
-        """The covariances of returns within cells, pooled over all cells: [R, R].
+        """The covariances of returns within cells, pooled over all cells: [2, 2].
 
         A cell with f degrees of freedom has the weight 1 / (1 / f + 1 / `UNLIKE`), so a pair with
         very many matches does not dominate (Cochran 1954, "The combination of estimates from
@@ -138,17 +136,16 @@ class Payoffs:
         weights = np.where(self.counts < KNOWN, own / (own + UNLIKE), 0.0)
         if not weights.any():
             unknown = 0.0 if self._is_known else np.nan
-            return np.full((self.num_roles,) * 2, unknown)
+            return np.full((2, 2), unknown)
         known = np.where(weights > 0, self.covariances, 0.0)
-        axes = tuple(range(2, known.ndim))
-        pooled: Numbers = (known * weights).sum(axes) / weights.sum()
+        pooled: Numbers = (known * weights).sum((2, 3)) / weights.sum()
         # If the matches of each pair all ended equally, use the differences between pairs instead.
         constant = np.diagonal(pooled) <= 1e-12 * np.diagonal(self._between)
         return np.where(constant.any(), self._between, pooled)
 
     @property
     def _between(self) -> Numbers:
-        """The covariances of mean returns between cells: [R, R]."""
+        """The covariances of mean returns between cells: [2, 2]."""
         played = (self.counts > 0) & (self.counts < KNOWN)
         means = self.means[:, played]
         away = means - means.mean(1, keepdims=True)
@@ -157,16 +154,15 @@ class Payoffs:
 
     @property
     def moderated(self) -> Numbers:
-        """Covariances of one match, shrunk towards `pooled` (`PRIOR`): [R, R, n_1, ..., n_R]."""
+        """Covariances of one match, shrunk towards `pooled` (`PRIOR`): [2, 2, n, m]."""
         weights = self.own_freedom
         known = np.where(weights > 0, self.covariances, 0.0)
         prior = np.where(self.counts < KNOWN, PRIOR, 0.0)
-        pooled = self.pooled.reshape(self.num_roles, self.num_roles, *([1] * self.counts.ndim))
-        return (known * weights + pooled * prior) / (weights + prior)
+        return (known * weights + self.pooled[:, :, None, None] * prior) / (weights + prior)
 
     @property
     def own_freedom(self) -> Numbers:
-        """Degrees of freedom of the cells' own covariances, [n_1, ..., n_R]; 0: never met twice.
+        """Degrees of freedom of the cells' own covariances, [n, m]; 0: never met twice.
 
         Their sum over opponents that share matches is the number of matches minus one.
         """
@@ -175,19 +171,19 @@ class Payoffs:
 
     @property
     def freedom(self) -> Numbers:
-        """Degrees of freedom of the moderated covariances: [n_1, ..., n_R]."""
+        """Degrees of freedom of the moderated covariances: [n, m]."""
         return self.own_freedom + PRIOR
 
     @property
     def errors(self) -> Numbers:
-        """Standard errors of the means, [R, n_1, ..., n_R]; NaN: no match."""
-        variances = np.stack([self.moderated[role, role] for role in range(self.num_roles)])
+        """Standard errors of the means, [2, n, m]; NaN: no match."""
+        variances = np.einsum("rrij->rij", self.moderated)
         with np.errstate(divide="ignore", invalid="ignore"):
             errors: Numbers = np.sqrt(variances / np.where(self.counts > 0, self.counts, np.nan))
         return errors
 
     def intervals(self, level: float = 0.95) -> Numbers:
-        """Return the moderated t intervals of the means: [2, R, n_1, ..., n_R]."""
+        """Return the moderated t intervals of the means: [2, 2, n, m]."""
         check_level(level)
         from scipy import stats  # imported here: it needs half a second, and actors load this file
 
@@ -197,7 +193,7 @@ class Payoffs:
     @property
     def is_zero_sum(self) -> bool:
         """True if the two roles' returns have the same sum in every match."""
-        if self.num_roles != 2 or not (self.counts > 0).any():
+        if not (self.counts > 0).any():
             return False
         sums = self.means.sum(0)[self.counts > 0]
         scale = float(np.nanmax(np.abs(self.means))) + 1e-12
@@ -206,22 +202,22 @@ class Payoffs:
         return bool(np.ptp(sums) <= 1e-6 * scale and (spread <= 1e-6).all())
 
     def sample(self, number: int, rng: np.random.Generator) -> Numbers:
-        """Draw payoffs from their posterior: [number, R, n_1, ..., n_R].
+        """Draw payoffs from their posterior: [number, 2, n, m].
 
         Cells have t distributions, jointly over roles: draws of a zero-sum game are zero-sum, and
         draws of a symmetric game are symmetric.
         """
         self.check_whole()
-        roles, shape = self.num_roles, self.counts.shape
-        covariances = np.moveaxis(self.moderated.reshape(roles, roles, -1), 2, 0)
+        shape = self.counts.shape
+        covariances = np.moveaxis(self.moderated.reshape(2, 2, -1), 2, 0)
         values, vectors = np.linalg.eigh(covariances)
         roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
-        normal = rng.standard_normal((number, math.prod(shape), roles))
+        normal = rng.standard_normal((number, self.counts.size, 2))
         freedom = self.freedom.reshape(-1)
         scale = np.sqrt(freedom / rng.chisquare(freedom, (number, len(freedom))))
         scale /= np.sqrt(self.counts.reshape(-1))
         drawn = np.einsum("cij,kcj->kci", roots, normal) * scale[..., None]
-        drawn = np.moveaxis(drawn, 2, 1).reshape(number, roles, *shape)
+        drawn = np.moveaxis(drawn, 2, 1).reshape(number, 2, *shape)
         if self.symmetric:
             turned = np.swapaxes(drawn[:, ::-1], 2, 3)
             upper = np.triu(np.ones(shape, np.bool_), 1)
@@ -243,14 +239,14 @@ class Payoffs:
         }
 
     def part(self, members: Sequence[int]) -> Payoffs:
-        """Return the game restricted to some strategies of all roles."""
-        if any(names != self.names for names in self.strategies):
+        """Return the game restricted to some strategies of both roles."""
+        if self.strategies[0] != self.strategies[1]:
             raise UsageError("payoffs: the roles have different strategies; select by role")
         names = tuple(self.names[place] for place in members)
-        index: tuple[Any, ...] = np.ix_(*[list(members)] * self.num_roles)
+        index: tuple[Any, ...] = np.ix_(members, members)
         return replace(
             self,
-            strategies=(names,) * self.num_roles,
+            strategies=(names, names),
             means=self.means[(slice(None), *index)],
             covariances=self.covariances[(slice(None), slice(None), *index)],
             counts=self.counts[index],
@@ -299,7 +295,6 @@ class Payoffs:
 
     def pooled_roles(self) -> Payoffs:
         """Return the symmetric game in which each player plays both roles equally often."""
-        self._check_two()
         if self.symmetric:
             return self
         if self.strategies[0] != self.strategies[1]:
@@ -370,10 +365,6 @@ class Payoffs:
     def _is_known(self) -> bool:
         return bool((self.counts >= KNOWN).all())
 
-    def _check_two(self) -> None:
-        if self.num_roles != 2:
-            raise UsageError(f"payoffs: this needs two roles, and there are {self.num_roles}")
-
 
 def check_level(level: float) -> None:
     """Raise a `UsageError` unless a level of confidence is between 0 and 1."""
@@ -382,26 +373,26 @@ def check_level(level: float) -> None:
 
 
 def exact(
-    *means: npt.ArrayLike, names: Sequence[Sequence[str]] = (), symmetric: bool = False
+    rows: npt.ArrayLike,
+    columns: npt.ArrayLike | None = None,
+    *,
+    names: Sequence[Sequence[str]] = (),
+    symmetric: bool = False,
 ) -> Payoffs:
-    """Return the payoffs of an exactly known game, without uncertainty.
+    """Return payoffs that are known exactly, without uncertainty.
 
-    `means`: an array of payoffs [n_1, ..., n_R] for each role. A single array means a zero-sum game
-    of two roles.
+    `rows`, `columns`: [n, m] what each role earns; without `columns`, the game is zero-sum.
     """
-    arrays = [np.asarray(each, np.float64) for each in means]
-    if len(arrays) == 1:
-        arrays.append(-arrays[0])
-    if any(array.shape != arrays[0].shape for array in arrays):
-        raise UsageError(f"payoffs have different shapes by role: {[a.shape for a in arrays]}")
-    shape = arrays[0].shape
-    names = names or [[str(place) for place in range(size)] for size in shape]
-    roles = len(arrays)
+    first = np.asarray(rows, np.float64)
+    second = -first if columns is None else np.asarray(columns, np.float64)
+    if first.shape != second.shape or first.ndim != 2:
+        raise UsageError(f"payoffs are {first.shape} and {second.shape}; both must be [n, m]")
+    names = names or [[str(place) for place in range(size)] for size in first.shape]
     return Payoffs(
         tuple(tuple(of_role) for of_role in names),
-        np.stack(arrays),
-        np.zeros((roles, roles, *shape)),
-        np.full(shape, KNOWN, np.int64),
+        np.stack([first, second]),
+        np.zeros((2, 2, *first.shape)),
+        np.full(first.shape, KNOWN, np.int64),
         symmetric,
     )
 

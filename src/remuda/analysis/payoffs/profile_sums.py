@@ -6,15 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from remuda.analysis.payoffs.empirical_game import EmpiricalGame, Role
+from remuda.analysis.payoffs.empirical_game import LARGEST, EmpiricalGame, Role
 from remuda.errors import UsageError
 from remuda.types import Array, Integers, Numbers
 
 PIECE = 1 << 15  # the most matches added at once
 CELLS = 1 << 22  # the most covariances of matches added at once
-LARGEST = 20_000_000
-"""The default limit of a game's size: its profiles times the square of its strategies, or of its
-seats if there are more. A larger game needs gigabytes."""
 
 
 class TooLargeError(UsageError):

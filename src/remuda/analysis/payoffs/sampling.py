@@ -58,7 +58,7 @@ def with_predicted_own(payoffs: Payoffs) -> Payoffs:
 
 
 def draws(payoffs: Payoffs, samples: int, rng: np.random.Generator) -> Iterator[Numbers]:
-    """Draw payoffs one after another: [R, n_1, ..., n_R] each."""
+    """Draw payoffs one after another: [2, n, m] each."""
     if samples < 2:
         raise UsageError(f"samples: an uncertainty needs at least 2 draws; this is {samples}")
     whole = with_own(payoffs)

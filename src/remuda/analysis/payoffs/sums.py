@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
+from remuda.analysis.payoffs.payoffs import Payoffs, from_sums
 from remuda.system.kernels import njit
 from remuda.types import Bools, Integers, Numbers
 
@@ -117,3 +119,16 @@ def add_up(
                         if symmetric:
                             _add_match(sums, column_member, row_member, weights[i, j], share)
                     weights[i, j] = 0.0
+
+
+def payoffs_of_matches(
+    names: Sequence[str],
+    places: Integers,
+    returns: Numbers,
+    sides: Integers,
+    matches: int | None = None,
+) -> Payoffs:
+    """Return the symmetric payoffs of matches, whose arrays are those of `add_up`."""
+    sums = np.zeros((ROWS, len(names), len(names)))
+    add_up(places, returns, sides, True, False, sums)
+    return from_sums(names, sums, True, matches)

@@ -8,9 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from remuda.analysis.as_json import Summary
-from remuda.analysis.payoffs.empirical_game import EmpiricalGame, every_profile, exact_game
+from remuda.analysis.payoffs.empirical_game import (
+    LARGEST,
+    EmpiricalGame,
+    every_profile,
+    exact_game,
+)
 from remuda.analysis.payoffs.game_draws import moderated, variance_between
-from remuda.analysis.payoffs.profile_sums import LARGEST
 from remuda.analysis.ranking.next_matches import share_out
 from remuda.types import Integers, Numbers
 
@@ -27,7 +31,7 @@ class NextLineUp(Summary):
 
 
 def next_line_ups(
-    game: EmpiricalGame | None, mixtures: Sequence[Numbers] | None, most: int = NEXT
+    game: EmpiricalGame, mixtures: Sequence[Numbers] | None, most: int = NEXT
 ) -> tuple[NextLineUp, ...]:
     """Return the line-ups whose next match reduces the variance of deviation payoffs the most.
 
@@ -36,13 +40,13 @@ def next_line_ups(
     variance of its mean by v / (n (n + 1)), where v is the variance of a return. Before the first
     match the mean has the variance b of means of other line-ups, and that match reduces it by
     b^2 / (b + v). (For normal returns, this is the one-step allocation of Gupta and Miescke 1996,
-    "Bayesian look ahead one-stage sampling allocations".) None are returned if the game or its
+    "Bayesian look ahead one-stage sampling allocations".) None are returned if the
     equilibrium is unknown, if the game is too large, or if no line-up was played twice. As long as
     line-ups are missing, only these are returned.
 
     `mixtures`: by role, [n_r]
     """
-    if game is None or mixtures is None or not (game.counts > 1).any():
+    if mixtures is None or not (game.counts > 1).any():
         return ()
     size = game.num_strategies
     if game.num_profiles * size**2 > LARGEST:
@@ -94,9 +98,9 @@ def allocate_line_ups(
     return share_out(np.maximum(target - game.counts, 0.0), matches)
 
 
-def line_ups_in_words(game: EmpiricalGame | None, following: Sequence[NextLineUp]) -> str:
+def line_ups_in_words(game: EmpiricalGame, following: Sequence[NextLineUp]) -> str:
     """Say how many line-ups were played, and which ones would settle the most."""
-    if game is None:
+    if not game.counts_profiles:
         return "There are too many line-ups to list; select fewer policies."
     text = f"{len(game.profiles):,} of {game.num_profiles:,} line-ups were played"
     if not following:
@@ -108,10 +112,10 @@ def line_ups_in_words(game: EmpiricalGame | None, following: Sequence[NextLineUp
 
 
 def line_ups_summary(
-    game: EmpiricalGame | None, following: Sequence[NextLineUp]
+    game: EmpiricalGame, following: Sequence[NextLineUp]
 ) -> dict[str, object] | None:
     """Return JSON values; None: too many line-ups."""
-    if game is None:
+    if not game.counts_profiles:
         return None
     return {
         "played": len(game.profiles),

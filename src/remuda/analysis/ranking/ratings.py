@@ -20,7 +20,8 @@ import numpy.typing as npt
 from scipy import special
 
 from remuda.analysis.as_json import Summary
-from remuda.analysis.payoffs.from_ledger import LedgerReader, check_sides, keys_of, parents_of
+from remuda.analysis.payoffs.ledger_reader import LedgerReader, keys_of, parents_of
+from remuda.analysis.payoffs.ledger_seats import check_sides
 from remuda.analysis.payoffs.payoffs import KNOWN, Payoffs, check_level
 from remuda.errors import UsageError
 from remuda.population.ledger.ratings import rate_all, sides_there

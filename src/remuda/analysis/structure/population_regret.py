@@ -4,10 +4,14 @@ If all play policy i and one player changes to policy j, that player gains u(j, 
 largest of these gains is the exploitability of i within the population: the gain of a best response
 in the restricted game (Lanctot et al. 2017, "A unified game-theoretic approach to multiagent
 reinforcement learning", section 3). Policies outside the population may gain more.
+
+Policies of different roles do not play themselves. There an opponent that responds to policy i
+gains its return above the mean return of its role's policies against i.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +22,7 @@ from remuda.analysis.payoffs.bias import Estimate, check_draws
 from remuda.analysis.payoffs.payoffs import Payoffs, check_level
 from remuda.analysis.payoffs.sampling import draws, with_own
 from remuda.analysis.ranking.rank import Score, mean_over_opponents
-from remuda.types import Numbers
+from remuda.types import Integers, Numbers
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,7 @@ class WithinPopulation:
     chosen with half of the matches. On average it is at most the best response's gain, and it may
     be below 0 by chance. The interval is for the largest gain."""
     best_responses: tuple[str, ...]  # [N] the best response to each policy, by the mean payoffs
+    over: str = "what the policy earns against itself"  # that the gain is counted from
 
     @property
     def least(self) -> str:
@@ -42,6 +47,7 @@ class WithinPopulation:
     def as_summary(self) -> dict[str, Any]:
         return {
             "what": "the gain of the best response among these policies; a lower bound",
+            "over": self.over,
             "policies": [
                 {"policy": name, "best_response": best, "gain": gain.as_summary()}
                 for name, best, gain in zip(
@@ -68,31 +74,79 @@ def within_population(
     payoffs.check_whole()
     check_level(level)
     gains = _gains(payoffs.matrix)
-    errors = _errors(payoffs)
     # Draws have t distributions, which are wider than the normal noise.
     narrower = np.sqrt(1.0 - 2.0 / payoffs.freedom)
-    columns = np.arange(len(gains))
-    measured, largest = np.zeros(len(gains)), np.empty((samples, len(gains)))
-    for place, drawn in enumerate(draws(payoffs, samples, rng)):
-        away = drawn[0] - payoffs.matrix
-        noise = _gains(away)
-        chosen = (gains + _gains(away * narrower)).argmax(0)
-        measured += (gains - _gains(away * narrower))[chosen, columns]
-        ratios = np.divide(noise, errors, out=np.zeros_like(noise), where=errors > 0.0)
-        largest[place] = ratios.max(0)
-    corrected = measured / samples
+    noises = (
+        (_gains(away), _gains(away * narrower))
+        for away in (drawn[0] - payoffs.matrix for drawn in draws(payoffs, samples, rng))
+    )
     freedom = np.minimum(payoffs.freedom, np.diagonal(payoffs.freedom))
-    low, high = _interval(gains, errors, freedom, largest, level)
-    low, high = np.minimum(low, corrected), np.maximum(high, corrected)
+    found = _estimates(gains, _errors(payoffs), freedom, noises, level)
     return WithinPopulation(
-        payoffs.names,
-        tuple(
-            Estimate(
-                float(raw), float(mean), (float(least), float(most)), draws=samples, level=level
-            )
-            for raw, mean, least, most in zip(gains.max(0), corrected, low, high, strict=True)
-        ),
-        tuple(payoffs.names[place] for place in gains.argmax(0)),
+        payoffs.names, found, tuple(payoffs.names[place] for place in gains.argmax(0))
+    )
+
+
+def within_roles(
+    payoffs: Payoffs,
+    roles: Integers,
+    rng: np.random.Generator,
+    samples: int = 400,
+    level: float = 0.95,
+) -> WithinPopulation:
+    """Return the gain of an opponent's best response to each policy of a role.
+
+    The gain is over the mean of the opponents of the same role. Choice and measurement are split
+    as in `within_population`.
+
+    `payoffs`: of a role, as rows, against the policies of all others, which all met; `roles`: [m]
+    the role number of each column.
+    """
+    check_draws(samples)
+    check_level(level)
+    payoffs.check_whole()
+    same = (roles[:, None] == roles) / (roles[:, None] == roles).sum(1)
+    over_mean = np.eye(len(roles)) - same
+    returns, freedom = payoffs.means[1].T, payoffs.freedom.T  # [m, n]: responses by policies
+    gains = over_mean @ returns
+    errors = np.sqrt(over_mean**2 @ payoffs.errors[1].T ** 2)
+    narrower = np.sqrt(1.0 - 2.0 / freedom)
+    noises = (
+        (over_mean @ away, over_mean @ (away * narrower))
+        for away in (drawn[1].T - returns for drawn in draws(payoffs, samples, rng))
+    )
+    found = _estimates(gains, errors, freedom, noises, level)
+    best = tuple(payoffs.strategies[1][place] for place in gains.argmax(0))
+    return WithinPopulation(payoffs.names, found, best, "the mean of the best response's role")
+
+
+def _estimates(
+    gains: Numbers,
+    errors: Numbers,
+    freedom: Numbers,
+    noises: Iterable[tuple[Numbers, Numbers]],
+    level: float,
+) -> tuple[Estimate, ...]:
+    """Return the gain of the best of M responses to each of N policies: [N].
+
+    - `gains`, `errors`, `freedom`: [M, N] gains by the mean payoffs, their standard errors, and
+      degrees of freedom.
+    - `noises`: draws of the gains' noise, and of their normal noise, [M, N] each.
+    """
+    columns, number = np.arange(gains.shape[1]), 0
+    measured, largest = np.zeros(gains.shape[1]), []
+    for noise, normal in noises:
+        chosen = (gains + normal).argmax(0)
+        measured += (gains - normal)[chosen, columns]
+        ratios = np.divide(noise, errors, out=np.zeros_like(noise), where=errors > 0.0)
+        largest.append(ratios.max(0))
+        number += 1
+    corrected = np.where(errors.any(0), measured / number, gains.max(0))  # exact without noise
+    low, high = _interval(gains, errors, freedom, np.array(largest), level)
+    low, high = np.minimum(low, corrected), np.maximum(high, corrected)
+    return tuple(
+        Estimate(float(raw), float(mean), (float(least), float(most)), draws=number, level=level)
+        for raw, mean, least, most in zip(gains.max(0), corrected, low, high, strict=True)
     )
 
 

@@ -9,10 +9,9 @@ from itertools import product
 import numpy as np
 
 from remuda.analysis.payoffs.empirical_game import EmpiricalGame, Role, every_profile
-from remuda.analysis.payoffs.game_from_ledger import SeatGroup, grouped_seats
-from remuda.analysis.payoffs.payoffs import from_sums
-from remuda.analysis.payoffs.profile_sums import ProfileSums
-from remuda.analysis.payoffs.sums import ROWS, add_up
+from remuda.analysis.payoffs.ledger_seats import SeatGroup, grouped_seats
+from remuda.analysis.payoffs.profile_sums import game_of_matches
+from remuda.analysis.payoffs.sums import payoffs_of_matches
 from remuda.errors import UsageError
 from remuda.evaluation.tournaments.entrants import Participant, TournamentSetup, with_rates
 from remuda.evaluation.tournaments.focal import FocalSchedule
@@ -68,11 +67,10 @@ class GameSchedule(Schedule):
         """Return the game that finished matches [M] with returns [M, S] sample."""
         seats = [seat for group in self.groups for seat in group.seats]
         role_of_seat = [role for role, group in enumerate(self.groups) for _ in group.seats]
-        sums = ProfileSums(self.roles, role_of_seat)
         places = {entrant: place for own in self._entrants for place, entrant in enumerate(own)}
         to_place = np.array([places[number] for number in range(len(self._names))], np.int64)
-        sums.add(to_place[self.entrants_of(numbers)[:, seats]], returns[:, seats].astype(float))
-        return sums.game()
+        chosen = to_place[self.entrants_of(numbers)[:, seats]]
+        return game_of_matches(self.roles, role_of_seat, chosen, returns[:, seats].astype(float))
 
     def seatings_by_profile(self) -> list[Integers]:
         """Return the numbers of the seatings of each profile, in the order of `every_profile`."""
@@ -91,12 +89,10 @@ class GameSchedule(Schedule):
         for role, group in enumerate(self.groups):
             # a single role has no teams, so each of its seats is a side
             sides[list(group.seats)] = role if len(self.groups) > 1 else group.seats
-        sums = np.zeros((ROWS, count, count))
-        for seating, returns in zip(self.seatings, of_seating, strict=True):
-            if len(returns):
-                entrants = np.repeat(np.where(seating < count, seating, -1)[None], len(returns), 0)
-                add_up(entrants, returns, sides, True, False, sums)
-        payoffs = from_sums(self._names, sums, True)
+        entrants = np.repeat(self.seatings, [len(each) for each in of_seating], 0)
+        entrants = np.where(entrants < count, entrants, -1)
+        returns = np.concatenate([each.reshape(-1, self._seats) for each in of_seating])
+        payoffs = payoffs_of_matches(self._names, entrants, returns, sides)
         return payoffs.matrix, payoffs.errors[0], payoffs.met.astype(np.int64)
 
 

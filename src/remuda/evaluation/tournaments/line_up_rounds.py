@@ -11,8 +11,7 @@ from remuda.analysis.as_json import figures
 from remuda.analysis.equilibria import role_symmetric
 from remuda.analysis.equilibria.game_equilibrium import chance_above
 from remuda.analysis.equilibria.regret import Solution
-from remuda.analysis.payoffs.empirical_game import EmpiricalGame, every_profile
-from remuda.analysis.payoffs.profile_sums import LARGEST
+from remuda.analysis.payoffs.empirical_game import LARGEST, EmpiricalGame, every_profile
 from remuda.analysis.ranking.next_line_ups import allocate_line_ups
 from remuda.analysis.ranking.next_matches import SmallRegret
 from remuda.analysis.roles_report import mixture_in_words

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from remuda.analysis.payoffs.payoffs import Payoffs, from_sums
-from remuda.analysis.payoffs.sums import ROWS, add_up
+from remuda.analysis.payoffs.payoffs import Payoffs
+from remuda.analysis.payoffs.sums import payoffs_of_matches
 from remuda.analysis.ranking.next_matches import Question, SmallRegret, allocate, parse_until
 from remuda.errors import UsageError
 from remuda.evaluation.results import Limits
@@ -162,13 +162,10 @@ class _PairRounds(Rounds):
     def payoffs(self) -> Payoffs:
         """Return the payoffs of the finished matches with pooled seats, as in `remuda analyse`."""
         numbers, returns = self._opened.results.played()
-        count = len(self._names)
-        sums = np.zeros((ROWS, count, count))
         entrants = self._opened.schedule.entrants_of(numbers)
         setup = self._opened.setup
         sides = sides_between(setup.env.names, setup.env.teams, setup.taken)
-        add_up(entrants, returns.astype(np.float64), sides, True, False, sums)
-        return from_sums(self._names, sums, True)
+        return payoffs_of_matches(self._names, entrants, returns.astype(np.float64), sides)
 
     def _shared(self, pairs: Integers) -> Integers:
         """Return [I] matches by seating, from the matches of pairs [N, N]."""

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from remuda.analysis.payoffs.empirical_game import EmpiricalGame
+from remuda.analysis.payoffs.game_of_meetings import game_of_meetings
 from remuda.analysis.payoffs.payoffs import Payoffs
 from remuda.errors import UsageError
 from remuda.evaluation.tournaments.engine import Tournament
@@ -34,8 +36,8 @@ def analyse(
 
     Args:
         source: a run (from `train` or `load`, or its directory), a saved tournament or its
-            directory, payoffs, or a `.csv` or `.npz` file of payoffs; or a list of these, of one
-            game. Payoffs cannot be in a list.
+            directory, `Payoffs`, an `EmpiricalGame`, or a `.csv` or `.npz` file of payoffs; or a
+            list of these, of one game. `Payoffs` and games cannot be in a list.
         only: names of the policies to analyse; empty: all.
         frozen: include frozen copies.
         wins: use win rates, with draws as half a win, instead of returns.
@@ -46,7 +48,7 @@ def analyse(
 
     Returns:
         A report: `print` shows the tables of `remuda analyse`, `as_summary()` returns the content
-        of `analysis.json`, and `analyses` has an `Analysis` for each source with matches.
+        of `analysis.json`, and `analyses` has an analysis for each source with matches.
 
     Raises:
         UsageError: an argument is invalid, a tournament was not saved, sources are of different
@@ -67,7 +69,9 @@ def analyse(
 
 def _sources(source: Any) -> list[AnalysisSource]:
     if isinstance(source, Payoffs):
-        return [AnalysisSource(Path("payoffs"), "payoffs", Path(), payoffs=source)]
+        source = game_of_meetings(source)
+    if isinstance(source, EmpiricalGame):
+        return [AnalysisSource(Path("payoffs"), "payoffs", Path(), known_game=source)]
     is_list = isinstance(source, Iterable) and not isinstance(source, str | Path | Mapping)
     paths = [_path_of(each) for each in (source if is_list else [source])]
     if not paths:

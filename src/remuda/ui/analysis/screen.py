@@ -19,19 +19,21 @@ from remuda.analysis.payoffs.payoffs import Payoffs, count_matches
 from remuda.analysis.payoffs.returns import known
 from remuda.analysis.population_report import Analysis
 from remuda.analysis.ranking.rank import RankIntervals
-from remuda.analysis.roles_report import RolesAnalysis
+from remuda.analysis.roles_report import RolesAnalysis, analyse_game
 from remuda.analysis.several_runs import RunSpread, Several, spread
 from remuda.analysis.society.society import Society
+from remuda.analysis.structure.population_regret import WithinPopulation
 from remuda.errors import UsageError
 from remuda.evaluation.results import WAYS
 from remuda.runs.run_directory import write_file, writing
 from remuda.training.saved.policies import SavedPolicies
 from remuda.types import Numbers
 from remuda.ui.analysis.extras import extras_of, society_of
-from remuda.ui.analysis.sources import AnalysisSource, Choice, population_of
+from remuda.ui.analysis.sources import AnalysisSource, Choice, game_of
 from remuda.ui.terminal.numbers import between, distinct, number, to_width, with_error
 
 SHOWN = 20  # rows of a table in the terminal
+RESPONSE = "reply\ngains"  # heading: what the best reply in the population gains
 
 
 class _Printed:
@@ -88,7 +90,7 @@ def analyse_what_there_is(
 ) -> Report:
     """Analyse each source's payoffs; for a run without usable matches, only its policies."""
     try:
-        analyses = tuple(population_of(s, choice).analyse(rng, samples) for s in sources)
+        analyses = tuple(analyse_game(game_of(s, choice), rng, samples) for s in sources)
     except UsageError as error:
         run = sources[0].run
         if len(sources) > 1 or run is None or choice != Choice():
@@ -180,17 +182,18 @@ def print_analysis(found: Analysis | RolesAnalysis, console: Console | None = No
     if isinstance(found, RolesAnalysis):
         for number, each in enumerate(found.roles):
             seats = f", {each.role.seats} seats" if each.role.seats > 1 else ""
-            title = f"{each.role.name}: {len(each.ranking.names)} policies{seats}"
+            title = f"{each.role.name}: {_policies(each.ranking)}{seats}"
             title += f", {_matches(found.payoffs)}" if not number else ""
             mixture = None
             if found.equilibrium is not None:
                 mixture = found.equilibrium.answer.mixtures[number]
             shares = {_solution(found.equilibrium): mixture, "alpha": each.alpha_rank}
-            _print_ranking(each.ranking, title, shares, console)
+            _print_ranking(each.ranking, each.exploitability, title, shares, console)
     else:
         mixture = None if found.equilibrium is None else found.equilibrium.answer.mixtures[0]
-        title = f"{len(found.ranking.names)} policies, {_matches(found.payoffs)}"
-        _print_ranking(found.ranking, title, {_solution(found.equilibrium): mixture}, console)
+        title = f"{_policies(found.ranking)}, {_matches(found.payoffs)}"
+        shares = {_solution(found.equilibrium): mixture}
+        _print_ranking(found.ranking, found.exploitability, title, shares, console)
     _print_words(found.in_words(), console)
 
 
@@ -200,24 +203,34 @@ def _solution(found: UncertainEquilibrium | None) -> str:
 
 
 def _print_ranking(
-    ranking: RankIntervals, title: str, shares: Mapping[str, Numbers | None], console: Console
+    ranking: RankIntervals,
+    within: WithinPopulation | None,
+    title: str,
+    shares: Mapping[str, Numbers | None],
+    console: Console,
 ) -> None:
     """Print a row for each policy, best first; `shares`: more columns of probabilities."""
     order = np.argsort(ranking.ranks, kind="stable")
-    intervals = np.array([ranking.scores, *ranking.score_intervals]).T[order].tolist()
-    scores = [_with_interval(*each) for each in intervals]
+    intervals = np.array([ranking.scores, *ranking.score_intervals]).T[order]
+    intervals[np.abs(intervals) < 1e-9 * np.abs(intervals).max()] = 0.0  # rounding errors
+    scores = [_with_interval(*each) for each in intervals.tolist()]
     ranks = ranking.intervals[:, order].T
     columns = {
         "rank": [str(rank) for rank in ranking.ranks[order]],
         "policy": [ranking.names[row] for row in order],
         "payoff": [score for score, _ in scores],
         "95%": [interval for _, interval in scores],
-        "rank, 95%": [str(low) if low == high else f"{low} to {high}" for low, high in ranks],
-        "P(first)": [f"{share:.0%}" for share in ranking.first[order]],
+        "rank,\n95%": [str(low) if low == high else f"{low} to {high}" for low, high in ranks],
+        "P\n(first)": [f"{share:.0%}" for share in ranking.first[order]],
     }
     for heading, mixture in shares.items():
         known = np.zeros(len(order)) if mixture is None else mixture[order]
-        columns[heading] = ["" if share < 1e-6 else f"{share:.1%}" for share in known]
+        columns[heading] = [
+            "" if share < 1e-6 else f"{share:.1%}".replace("100.0%", "100%") for share in known
+        ]
+    if within is not None:
+        gains = [within.gains[row] for row in order]
+        columns[RESPONSE] = [_with_interval(each.corrected, *each.interval)[0] for each in gains]
     _print_table(title, columns, console)
 
 
@@ -247,8 +260,13 @@ def _with_interval(value: float, low: float, high: float) -> tuple[str, str]:
     return to_width((value, low, high), high - low)[0], between(low, high)
 
 
+def _policies(ranking: RankIntervals) -> str:
+    count = len(ranking.names)
+    return "1 policy" if count == 1 else f"{count} policies"
+
+
 def _matches(payoffs: Payoffs) -> str:
-    return count_matches(payoffs) or "0 matches"
+    return count_matches(payoffs) or "exact payoffs"
 
 
 def write_report(report: Report | SocietyReport, directory: Path) -> tuple[Path, ...]:
@@ -266,7 +284,7 @@ def write_report(report: Report | SocietyReport, directory: Path) -> tuple[Path,
 
             place = directory / name
             place.mkdir(parents=True, exist_ok=True)
-            ledger, sides = (source.ledger, source.rated) if source.run else (None, ())
+            ledger, sides = (source.ledger, source.seats.rated) if source.run else (None, ())
             written.append(draw_into(place, found, ledger, sides))
     return tuple(written)
 

@@ -4,29 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from remuda.analysis.payoffs.empirical_game import EmpiricalGame, Role
+from remuda.analysis.payoffs.empirical_game import EmpiricalGame
 from remuda.analysis.payoffs.from_files import read_file
-from remuda.analysis.payoffs.from_ledger import (
-    Adjust,
-    LedgerReader,
-    read_payoffs,
-    sharing,
-)
-from remuda.analysis.payoffs.game_from_file import read_matches
-from remuda.analysis.payoffs.game_from_ledger import SeatGroup, grouped_seats, read_game, won
-from remuda.analysis.payoffs.payoffs import Payoffs
-from remuda.analysis.payoffs.profile_sums import TooLargeError
-from remuda.analysis.payoffs.run_seats import RunSeats, group_numbers, one_role
-from remuda.analysis.payoffs.team_mates import with_team_mates
-from remuda.analysis.population_report import Analysis, analyse
-from remuda.analysis.roles_report import RolesAnalysis, analyse_roles
+from remuda.analysis.payoffs.from_ledger import LISTED, read_game
+from remuda.analysis.payoffs.ledger_reader import LedgerReader
+from remuda.analysis.payoffs.ledger_seats import LedgerSeats, SeatGroup, grouped_seats, one_role
 from remuda.envs.description import EnvSpec
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.evaluation.tournaments.record import DESCRIPTION
@@ -37,7 +24,6 @@ from remuda.runs.run_directory import RunDirectory
 from remuda.system.checkpoint.opening import read_json
 from remuda.ui.reports.summary import find_runs
 
-MOST = 64  # maximum number of policies unless the user names them
 FILES = (".csv", ".npz")
 MARKS = ("config.yaml", DESCRIPTION)  # a run, and a tournament, has one of these
 
@@ -52,18 +38,10 @@ class AnalysisSource:
     game: str = ""  # empty: not known, for example for a file
     options: Mapping[str, Any] = field(default_factory=dict)
     ledger: Path | None = None  # None: a file, or a run of independent learners
-    sides: tuple[int, ...] = ()
-    """Team numbers by seat; -1: a scripted seat, which has no opponents; empty: no teams."""
-    rated: tuple[int, ...] = ()  # team numbers by seat, including scripted seats
+    seats: LedgerSeats = field(default_factory=LedgerSeats)
     run: RunDirectory | None = None
     taken: tuple[str, ...] = ()  # agents with scripted seats
-    payoffs: Payoffs | None = None  # known payoffs, instead of a file
-    groups: tuple[SeatGroup, ...] = ()
-    """Seats by role: several roles have different policies, and a single role has three
-    interchangeable seats or more. Empty: a game of two interchangeable seats or teams."""
-    untrained: tuple[int, ...] = ()  # seats that no policy that learns may take
-    shares: Mapping[str, float] = field(default_factory=dict)
-    """The weight of the team's mean in a policy's returns; empty: each seat's own return counts."""
+    known_game: EmpiricalGame | None = None  # a known game, instead of a file
 
     @property
     def has_payoffs(self) -> bool:
@@ -124,8 +102,8 @@ def _open(path: Path, label: str) -> AnalysisSource:
 def with_matches(source: AnalysisSource, run: RunDirectory) -> AnalysisSource:
     """Return the source of a run with its ledger, teams and roles."""
     spec = run.spec()
-    taken, seats = tuple(spec.config.seats_taken), RunSeats.of(spec)
-    return replace(source, ledger=run.ledger, taken=taken, **vars(seats))
+    taken = tuple(spec.config.seats_taken)
+    return replace(source, ledger=run.ledger, taken=taken, seats=LedgerSeats.of(spec))
 
 
 def _open_tournament(path: Path, label: str) -> AnalysisSource:
@@ -153,17 +131,9 @@ def _open_tournament(path: Path, label: str) -> AnalysisSource:
     except (TypeError, ValueError) as error:
         raise RunDirectoryError(f"{path / DESCRIPTION} is damaged: {error}") from None
     seats = [seat for seat, name in enumerate(names or ()) if name not in taken]
-    return AnalysisSource(
-        path,
-        label,
-        path,
-        game,
-        options,
-        ledger,
-        tuple(sides),
-        taken=tuple(taken),
-        groups=_of_line_ups(names, teams, line_ups) or (one_role(seats, sides) if sides else ()),
-    )
+    groups = _of_line_ups(names, teams, line_ups) or (one_role(seats, sides) if sides else ())
+    of_seats = LedgerSeats(tuple(sides), groups=groups)
+    return AnalysisSource(path, label, path, game, options, ledger, of_seats, taken=tuple(taken))
 
 
 def _of_line_ups(
@@ -206,77 +176,35 @@ def _check_together(sources: Sequence[AnalysisSource]) -> None:
             )
 
 
-@dataclass(frozen=True)
-class Population:
-    """The payoffs of policies, and the game of their seats."""
+def game_of(source: AnalysisSource, choice: Choice, most: int | None = None) -> EmpiricalGame:
+    """Return the game of a run, a tournament or a file.
 
-    payoffs: Payoffs  # by meeting
-    roles: tuple[Role, ...] = ()  # with different policies; empty: all play the same seats
-    game: EmpiricalGame | None = None  # None: two interchangeable seats, or too many line-ups
-    is_too_large: bool = False  # True: too many line-ups of three interchangeable seats or more
-
-    def part(self, only: Sequence[str]) -> Population:
-        """Return the population of these policies."""
-        payoffs, game = self.payoffs, self.game
-        game = None if game is None else game.part(lambda _, name: name in only)
-        return Population(
-            payoffs.part([payoffs.names.index(name) for name in only]),
-            () if game is None or not self.roles else game.roles,
-            game,
-            self.is_too_large,
-        )
-
-    def analyse(self, rng: np.random.Generator, samples: int) -> Analysis | RolesAnalysis:
-        """Analyse the policies: those of each role, or all of them together."""
-        if self.roles:
-            return analyse_roles(self.payoffs, self.roles, self.game, rng, samples)
-        return analyse(self.payoffs, rng, samples, self.game, self.is_too_large)
-
-
-def population_of(source: AnalysisSource, choice: Choice, most: int | None = None) -> Population:
-    """Return the population of a run, a tournament or a file.
-
-    `most`: maximum number of policies, the live ones first; None: more than `MOST` are refused.
+    `most`: maximum number of policies, the live ones first; None: more than `LISTED` are refused.
     """
     only = choice.only
     if source.ledger is None:
         if choice.frozen or choice.wins or choice.roles:
             raise UsageError(f"frozen, wins and roles need matches; {source.path} has only payoffs")
-        found = _read_file(source)
-        names = found.payoffs.names
+        found = read_file(source.path) if source.known_game is None else source.known_game
     else:
         found = _read_ledger(source, source.ledger, choice, most)
-        names = found.payoffs.names
-        if len(names) > MOST and not only:
-            raise UsageError(
-                f"{source.path} has matches of {len(names)} policies, but at most {MOST} "
-                "can be analysed together; name some of them in `only`"
-            )
+    names = {name for role in found.roles for name in role.strategies}
+    if source.ledger is not None and len(names) > LISTED and not only:
+        raise UsageError(
+            f"{source.path} has matches of {len(names)} policies, but at most {LISTED} "
+            "can be analysed together; name some of them in `only`"
+        )
     unknown = [name for name in only if name not in names]
     if unknown:
         raise UsageError(f"only: {unknown[0]} played no match in {source.path}")
-    if only and len(only) < len(names):
-        found = found.part(only)
-    return found
-
-
-def _read_file(source: AnalysisSource) -> Population:
-    if source.payoffs is not None:
-        return Population(source.payoffs)
-    matches = read_matches(source.path)
-    if matches is None:
-        return Population(read_file(source.path))
-    game = matches.game
-    several = len(game.roles) > 1
-    is_game = several or game.roles[0].seats > 2
-    return Population(matches.payoffs, game.roles if several else (), game if is_game else None)
+    return found.part(lambda _, name: name in only) if only and len(only) < len(names) else found
 
 
 def _read_ledger(
     source: AnalysisSource, ledger: Path, choice: Choice, most: int | None
-) -> Population:
+) -> EmpiricalGame:
     only, reader = choice.only, LedgerReader.open(ledger)
-    opponents = reader.members_on(source.untrained)  # all that these seats have
+    opponents = reader.members_on(source.seats.untrained)  # all that these seats have
 
     def keep(ref: PolicyRef) -> bool:
         if ref.is_scripted and (source.run is None or ref.policy in source.taken):
@@ -291,72 +219,8 @@ def _read_ledger(
             raise UsageError(
                 f"only: there is no policy {name} in {source.path}; there are {', '.join(known)}"
             )
-    if len(source.groups) > 1:
-        return _read_roles(source, ledger, choice, keep, most)
-    shared = _shared(source, ledger)
-    payoffs = read_payoffs(
-        ledger,
-        symmetric=not choice.roles,
-        sides=source.sides,
-        wins=choice.wins,
-        keep=keep,
-        most=most,
-        adjust=shared,
-    )
-    if not source.groups or len(payoffs.names) > MOST:
-        return Population(payoffs)
-
-    def listed(ref: PolicyRef) -> bool:
-        return str(ref) in payoffs.names
-
-    adjust = _wins(shared, source.sides) if choice.wins else shared
-    try:
-        game = read_game(ledger, source.groups, keep=listed, adjust=adjust)
-    except TooLargeError:
-        return Population(payoffs, is_too_large=True)
-    return Population(payoffs, game=game)
-
-
-def _read_roles(
-    source: AnalysisSource,
-    ledger: Path,
-    choice: Choice,
-    keep: Callable[[PolicyRef], bool],
-    most: int | None,
-) -> Population:
-    """Read the policies of several roles."""
-    shared, numbers = _shared(source, ledger), group_numbers(source.groups, source.sides)
-    adjust, sides = shared, numbers
-    if choice.wins:
-        # if there are opposing teams, a seat of the same team is no opponent, whatever its role
-        teams = set(source.sides) - {-1}
-        is_of_teams = 1 < len(teams) < sum(side >= 0 for side in source.sides)
-        sides = source.sides if is_of_teams else numbers
-        adjust = _wins(shared, sides)
-    common: dict[str, Any] = {"wins": choice.wins, "keep": keep, "most": most}
-    payoffs = read_payoffs(ledger, sides=sides, adjust=shared, **common)
-    payoffs = with_team_mates(payoffs, ledger, source.sides, adjust)
-    if len(payoffs.names) > MOST:
-        return Population(payoffs)
-
-    def listed(ref: PolicyRef) -> bool:
-        return str(ref) in payoffs.names
-
-    try:
-        game = read_game(ledger, source.groups, keep=listed, adjust=adjust)
-    except TooLargeError as error:
-        return Population(payoffs, error.roles)
-    return Population(payoffs, game.roles, game)
-
-
-def _shared(source: AnalysisSource, ledger: Path) -> Adjust:
-    """Return what maps returns to those that the policies on the seats learn from."""
-    return sharing(LedgerReader.open(ledger).policies, source.rated, source.shares)
-
-
-def _wins(adjust: Adjust, sides: Sequence[int]) -> Adjust:
-    """Return what maps returns to shares of wins, after `adjust`."""
-    return lambda returns, matches: won(adjust(returns, matches), sides)
+    pooled, wins = not choice.roles, choice.wins
+    return read_game(ledger, source.seats, symmetric=pooled, wins=wins, keep=keep, most=most)
 
 
 def missing_matches(ledger: Path) -> int:
@@ -365,6 +229,6 @@ def missing_matches(ledger: Path) -> int:
     for matches in LedgerReader.open(ledger).pieces():
         numbers = matches["number"]
         in_order = (numbers[1:] > numbers[:-1]).all()
-        found += len(numbers) if in_order else len(np.unique(numbers))
+        found += len(numbers) if in_order else len(set(numbers.tolist()))
         last = max(last, int(numbers.max()))
     return max(last + 1 - found, 0)

@@ -15,7 +15,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, PercentFormatter
 
-from remuda.analysis.payoffs.team_mates import with_team_mates
+from remuda.analysis.payoffs.from_ledger import with_team_mates
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.runs.metrics import Record
 from remuda.runs.recorded_matches import read_payoffs

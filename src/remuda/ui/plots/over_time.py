@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from remuda.analysis.payoffs.from_ledger import LedgerReader
+from remuda.analysis.payoffs.ledger_reader import LedgerReader
 from remuda.analysis.ranking.ratings import RatingHistory, ledger_history
 from remuda.errors import RunDirectoryError
 from remuda.population.ledger.ledger import FREEZE, options_in

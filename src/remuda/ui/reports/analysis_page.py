@@ -10,11 +10,11 @@ import numpy as np
 from markupsafe import Markup
 
 from remuda.analysis.population_report import Analysis
-from remuda.analysis.roles_report import RolesAnalysis
+from remuda.analysis.roles_report import RolesAnalysis, analyse_game
 from remuda.errors import RemudaError
 from remuda.population.ledger.lineage import read_lineage, read_matches
 from remuda.runs.run_directory import RunDirectory, write_file
-from remuda.ui.analysis.sources import AnalysisSource, Choice, population_of, with_matches
+from remuda.ui.analysis.sources import AnalysisSource, Choice, game_of, with_matches
 from remuda.ui.plots.drawing import Picture, look, matches_in_words, write_pictures
 from remuda.ui.plots.over_time import Ratings, lineage_picture, ratings_picture, read_ratings
 from remuda.ui.plots.points import analysis_pareto_picture, diversity_picture, structure_picture
@@ -95,12 +95,12 @@ def write_section(run: RunDirectory) -> Markup:
         return _section(None, (), words)
     found, why = None, ""
     try:
-        population = population_of(source, Choice(), MOST)
-        found = population.analyse(np.random.default_rng(0), SAMPLES)
+        game = game_of(source, Choice(), MOST)
+        found = analyse_game(game, np.random.default_rng(0), SAMPLES)
     except RemudaError as error:
         why = str(error)
     try:
-        ratings = read_ratings(run.ledger, source.rated)
+        ratings = read_ratings(run.ledger, source.seats.rated)
     except RemudaError as error:
         ratings = f"{error}."
     pictures = draw_pictures(found, ratings)

@@ -5,7 +5,7 @@ import pytest
 
 import remuda
 from refusals import refuses
-from remuda.analysis.payoffs.game_from_file import read_matches
+from remuda.analysis.payoffs.from_files import read_file
 from remuda.errors import UsageError
 
 TEAMS = """match,red_0/policy,red_0/return,red_1/policy,red_1/return,blue/policy,blue/return
@@ -22,24 +22,23 @@ def file_of(path, text):
 
 
 def test_seats_with_the_same_policies_are_a_role(tmp_path):
-    found = read_matches(file_of(tmp_path / "x.csv", TEAMS))
-    game = found.game
-    assert [(role.name, role.strategies, role.seats) for role in game.roles] == [
+    found = read_file(file_of(tmp_path / "x.csv", TEAMS))
+    assert [(role.name, role.strategies, role.seats) for role in found.roles] == [
         ("red_0 and red_1", ("a", "b"), 2),
         ("blue", ("x", "y"), 1),
     ]
-    assert game.counts.tolist() == [2, 1]  # without the match in which a seat took no part
-    assert game.means[0].tolist()[:3] == [4.0, 4.0, -4.0]
+    assert found.counts.tolist() == [2, 1]  # without the match in which a seat took no part
+    assert found.means[0].tolist()[:3] == [4.0, 4.0, -4.0]
     assert found.payoffs.names == ("a", "b", "x", "y")
     assert found.payoffs.matrix[0, 2] == 4.0
     assert np.isnan(found.payoffs.matrix[0, 1])
 
 
 def test_an_absent_seat_has_no_policy(tmp_path):
-    found = read_matches(file_of(tmp_path / "x.csv", TEAMS.replace("2,a,,b", "2,,,b")))
+    found = read_file(file_of(tmp_path / "x.csv", TEAMS.replace("2,a,,b", "2,,,b")))
     assert found.payoffs.names == ("a", "b", "x", "y")
-    assert found.game.counts.tolist() == [2, 1]
-    named = read_matches(file_of(tmp_path / "x.csv", TEAMS))  # and does not count either
+    assert found.counts.tolist() == [2, 1]
+    named = read_file(file_of(tmp_path / "x.csv", TEAMS))  # and does not count either
     np.testing.assert_array_equal(found.payoffs.matrix, named.payoffs.matrix)
 
 
@@ -55,6 +54,16 @@ def test_a_file_of_three_seats_is_analysed(tmp_path):
     assert found.equilibrium.kind == "role-symmetric"
     mixture = dict(zip(found.payoffs.names, found.equilibrium.answer.mixtures[0], strict=True))
     assert mixture["keep"] == pytest.approx(1.0, abs=1e-6)
+
+
+def test_rows_and_columns_with_different_policies_are_two_roles(tmp_path):
+    text = "row,column,row_return,column_return\na,x,1,2\nb,x,3,4\na,y,5,6\nb,y,7,8\na,x,3,2"
+    found = read_file(file_of(tmp_path / "x.csv", text))
+    assert [(role.name, role.strategies) for role in found.roles] == [
+        ("rows", ("a", "b")),
+        ("columns", ("x", "y")),
+    ]
+    assert found.tensor()[0].tolist() == [[2, 5], [3, 7]]
 
 
 @pytest.mark.parametrize(
@@ -73,8 +82,4 @@ def test_a_file_of_three_seats_is_analysed(tmp_path):
 )
 def test_what_is_no_list_of_matches_is_refused(tmp_path, text):
     with refuses(UsageError):
-        read_matches(file_of(tmp_path / "x.csv", text))
-
-
-def test_other_tables_are_left_to_others(tmp_path):
-    assert read_matches(file_of(tmp_path / "x.csv", ",a,b\na,0,1\nb,-1,0")) is None
+        read_file(file_of(tmp_path / "x.csv", text))
