@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import tempfile
+import time
 import venv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,11 +25,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
 from peers import PEERS, PROGRAMS
 from recording import Results, options_of
 from stacks import Watch
 
 from remuda.config import load_config
+from remuda.envs.registry import make_env
 from remuda.training.run import train
 
 REPOSITORY = "https://github.com/FLAIROx/JaxMARL"
@@ -121,14 +125,21 @@ def repository(chosen: str) -> Path:
     return path
 
 
-def theirs(case: Case, options: argparse.Namespace, seeds: Sequence[int]) -> list[dict[str, Any]]:
-    """Train by JaxMARL's program; return what it found for each seed."""
+def theirs(
+    program: str,
+    config: str,
+    overrides: Mapping[str, Any],
+    layout: str,
+    seeds: Sequence[int],
+    checkout: str = "",
+) -> list[dict[str, Any]]:
+    """Train by one of JaxMARL's programs; return what it found for each seed."""
     asked = {
-        "repository": str(repository(options.jaxmarl)),
-        "program": case.program,
-        "config": case.config,
-        "overrides": {"TOTAL_TIMESTEPS": case.steps, **case.overrides},
-        "layout": case.layout,
+        "repository": str(repository(checkout)),
+        "program": program,
+        "config": config,
+        "overrides": dict(overrides),
+        "layout": layout,
         "seeds": list(seeds),
     }
     words = [jax_python(), "jaxmarl_train.py", json.dumps(asked)]
@@ -164,7 +175,11 @@ def trained(results: Results, options: argparse.Namespace) -> None:
     for case in CASES[options.what]:
         rates: dict[str, list[float]] = {"JaxMARL": [], **{seating: [] for seating in case.bars}}
         for _ in range(options.rounds):
-            rates["JaxMARL"].append(theirs(case, options, [0])[0]["trained"])
+            overrides = {"TOTAL_TIMESTEPS": case.steps, **case.overrides}
+            (their,) = theirs(
+                case.program, case.config, overrides, case.layout, [0], options.jaxmarl
+            )
+            rates["JaxMARL"].append(their["trained"])
             for seating in case.bars:
                 rates[seating].append(ours(case, options.seconds, seating))
             print(case.name, {name: f"{found[-1]:,.0f}" for name, found in rates.items()})
@@ -185,6 +200,84 @@ def trained(results: Results, options: argparse.Namespace) -> None:
             results.bar(f"{case.name}, {seating}: over JaxMARL's", median(ratios), least=least)
 
 
+@dataclass(frozen=True)
+class Alone:
+    """A world without a policy."""
+
+    world: str
+    copies: int
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+ALONE = (
+    Alone("MPE_simple_spread_v3", 64),
+    Alone("MPE_simple_spread_v3", 256),
+    Alone("overcooked", 64, {"layout": "cramped_room"}),
+    Alone("HeuristicEnemySMAX", 128, {"scenario": "3m"}),
+)
+TURNS = 2_000
+
+
+def ours_alone(case: Alone) -> float:
+    """Return agent-steps a second of random actions, with resets, and observations copied out."""
+    env = make_env(f"jaxmarl:{case.world}", case.copies, **case.options)
+    agents, rng = env.agents, np.random.default_rng(0)
+    rows = [
+        np.zeros(
+            (case.copies, *(agent.observation_space.shape or ())), agent.observation_space.dtype
+        )
+        for agent in agents
+    ]
+    actions = [rng.integers(0, agent.action_space.n, (TURNS, case.copies)) for agent in agents]
+    everywhere = np.ones(case.copies, np.bool_)
+    env.warm_up()
+    env.reset(np.arange(case.copies), everywhere)
+    begun = time.perf_counter()
+    for turn in range(TURNS):
+        for agent, row in enumerate(rows):
+            env.observe(agent, row)
+            env.act(agent, actions[agent][turn])
+        env.end_turn()
+        over = ~env.active.any(axis=1)
+        if over.any():
+            env.reset(np.arange(case.copies) + turn, over)
+    return case.copies * TURNS * len(agents) / (time.perf_counter() - begun)
+
+
+def theirs_alone(case: Alone) -> float:
+    asked = {"world": case.world, "copies": case.copies, "turns": TURNS, "options": case.options}
+    one_thread = {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false", "NPROC": "1"}
+    done = subprocess.run(
+        [jax_python(), "jaxmarl_alone.py", json.dumps(asked)],
+        cwd=PROGRAMS,
+        env=os.environ | one_thread,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return float(done.stdout.splitlines()[-1])
+
+
+def alone(results: Results, options: argparse.Namespace) -> None:
+    """Compare agent-steps a second of the worlds alone, on one thread, in turns."""
+    for case in ALONE:
+        pairs = [(ours_alone(case), theirs_alone(case)) for _ in range(options.rounds)]
+        ratios = [own / their for own, their in pairs]
+        words = f"{case.world}, {case.copies} copies"
+        print(words, [f"{own:,.0f} {their:,.0f}" for own, their in pairs], flush=True)
+        results.row(
+            {
+                "world": words,
+                "agent-steps/s": median(own for own, _ in pairs),
+                "in lax.scan": median(their for _, their in pairs),
+                "ratio": median(ratios),
+                "lowest": min(ratios),
+                "highest": max(ratios),
+            }
+        )
+        results.bar(f"{words}: of lax.scan", median(ratios), least=0.7)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -196,7 +289,7 @@ def main() -> None:
     add("--jaxmarl", default="", help="a checkout of JaxMARL's repository")
     options = options_of(parser)
     results = Results(f"jax_worlds.{options.what}")
-    trained(results, options)
+    (alone if options.what == "worlds" else trained)(results, options)
     results.finish(options)
 
 
