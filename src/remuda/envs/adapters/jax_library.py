@@ -10,6 +10,7 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,26 @@ def _early_variables() -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = own
+
+
+COMPILER = {
+    "xla_cpu_enable_concurrency_optimized_scheduler": False,
+    "xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_INVALID",
+}
+"""Options with which XLA keeps a small function on its caller's thread. Otherwise it passes parts
+to another thread and back, which takes longer than the parts."""
+
+
+@cache
+def compiler_options() -> dict[str, Any]:
+    """Return the options of `COMPILER` that this version of JAX has; none on other devices."""
+    jax: Any = import_jax()
+    found: dict[str, Any] = {}
+    for name, value in COMPILER.items() if jax.default_backend() == "cpu" else ():
+        with contextlib.suppress(Exception):
+            jax.jit(lambda x: x + 1, compiler_options={name: value})(0)
+            found[name] = value
+    return found
 
 
 def cache_directory() -> Path:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
 
 from remuda.envs.adapters.jax_interfaces import JaxWorld, WorldStep, flat_observation
-from remuda.envs.adapters.jax_library import quiet
+from remuda.envs.adapters.jax_library import compiler_options, quiet
 from remuda.errors import UsageError
 from remuda.system.compiling import compiling
 from remuda.types import AgentSpec, Array, Bools, Integers
@@ -102,11 +103,12 @@ class JaxSteps:
         # Episodes that end one by one are restarted in small batches, and those that end
         # together in one.
         self._batches = sorted({max(1, num_envs // 8), num_envs})
-        self._start = jax.jit(jax.vmap(self._start_one, out_axes=(0, 1)))
-        self._put = jax.jit(
+        jit = partial(jax.jit, compiler_options=compiler_options())
+        self._start = jit(jax.vmap(self._start_one, out_axes=(0, 1)))
+        self._put = jit(
             lambda carry, at, new: jax.tree.map(lambda old, own: old.at[at].set(own), carry, new)
         )
-        self._step = jax.jit(self._step_all)
+        self._step = jit(self._step_all)
 
     @property
     def env(self) -> Any:
