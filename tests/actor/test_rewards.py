@@ -20,6 +20,7 @@ from remuda.envs.registry import make_env
 from remuda.population.roster import policy_names
 from remuda.population.specs import policy_specs
 from remuda.runtime.layout import Layout
+from ring_steps import steps_in
 
 
 class GivesToOthers(AECEnv):
@@ -142,17 +143,12 @@ def written(experience, agents, num_envs):
     found = Counter()
     for number, (name, one) in enumerate(experience.items()):
         for ring in one.rings:
-            first = ring.shape.n_frames - 1
-            for slot in np.flatnonzero(ring.shared["committed"]):
-                stream = int(ring.shared["streams"][slot])
-                agent = stream // num_envs if agents is None else agents.index(name)
-                for t in range(ring.shared["committed"][slot]):
-                    seen = ring.shared["observations"][slot, first + t]
-                    after = ring.shared["observations"][slot, first + t + 1]
-                    action = ring.shared["actions"][slot, t]
-                    reward = ring.shared["rewards"][slot, t]
-                    over = ring.shared["discounts"][slot, t] == 0.0
-                    found[transition(agent, seen, action, reward, over, after)] += 1
+            for step in steps_in(ring):
+                agent = step.stream // num_envs if agents is None else agents.index(name)
+                arrays = (ring.shared[name] for name in ("actions", "rewards", "discounts"))
+                action, reward, discount = (array[step.slot, step.t] for array in arrays)
+                over = discount == 0.0
+                found[transition(agent, step.seen, action, reward, over, step.after)] += 1
         assert number < 8
     return found
 

@@ -23,11 +23,12 @@ from remuda.experience.ring_block import Block
 from remuda.experience.rollout_queue import RolloutQueue
 from remuda.experience.segments import AFTER, Rollout
 from remuda.system.memory.waiting import Wakeup
+from ring_steps import steps_in
 from ring_writers import ExperienceWriter
 
 KEPT = (HEAD, OVERWRITTEN, NEXT_OVERWRITTEN, LOST, CLOSED, CLOSED_STEPS, WRITTEN)
 """The words of a ring that its actor writes."""
-OF_SEGMENTS = ("sequence", "committed", "closed_as", "numbers", "streams", "recurrent_states")
+OF_SEGMENTS = ("sequence", "committed", "closed_as", "numbers", "recurrent_states")
 
 
 @dataclass
@@ -196,6 +197,12 @@ class Pair:
             assert np.array_equal(a[name][begun], b[name][begun]), name
         for slot in np.flatnonzero(begun):
             check_steps(a, b, slot, a["committed"][slot], self.kind.n_frames)
+        for one, two in zip(steps_in(here), steps_in(there), strict=True):
+            assert (one.slot, one.t, one.stream) == (two.slot, two.t, two.stream)
+            assert one.after.tobytes() == two.after.tobytes()
+            if one.ends and self.kind.keeps_last_mask:
+                masks = [x["final_masks"][one.slot, one.t] for x in (a, b)]
+                assert a["discounts"][one.slot, one.t] == 0.0 or np.array_equal(*masks)
         closed, places = int(here.counters[CLOSED]), len(a["queue"])
         # The oldest may be the one that the writer is at: nobody reads it.
         entries = np.arange(max(closed - places + 1, 0), closed) % places
@@ -210,12 +217,14 @@ class Pair:
 
 
 def check_steps(a, b, slot, committed, n_frames):
+    # Nothing follows an episode's end in its segment before the next begins there.
+    more = int(committed == 0 or a["discounts"][slot, committed - 1] == 1.0)
     for name in CONTENTS:
         end = committed
         if name == "observations":
-            end += n_frames
+            end += n_frames - 1 + more
         elif name == "masks":
-            end = min(end + 1, a["masks"].shape[1])
+            end = min(end + more, a["masks"].shape[1])
         found, expected = b[name][slot, :end], a[name][slot, :end]
         assert found.tobytes() == expected.tobytes(), f"{name} of segment {slot}"
 
@@ -228,16 +237,21 @@ def check_whole(ring, kind):
         steps = shared["actions"][slot, :end, 0].astype(np.int64)
         frames = kind.n_frames
         assert (np.diff(steps) > 0).all()
-        assert (steps % kind.streams == shared["streams"][slot]).all()
         seen = shared["observations"][slot]
         assert (seen[frames - 1 : frames - 1 + end] == steps[:, None]).all()
         assert np.array_equal(shared["log_probs"][slot, :end], steps.astype(np.float32) / 2)
         assert (shared["versions"][slot, :end] == steps // kind.streams // 3).all()
-        assert np.isfinite(seen[: end + frames]).all()
+        assert np.isfinite(seen[: end + frames - 1]).all()
         assert np.isfinite(shared["rewards"][slot, :end]).all()
         assert np.array_equal(shared["masks"][slot, :end], allowed_at(steps, kind.masks))
         if end:
             assert (shared["recurrent_states"][slot] == steps[0]).all()
+    for step in steps_in(ring):
+        if shared["sequence"][step.slot] % 2 == 0:
+            number = int(shared["actions"][step.slot, step.t, 0])
+            assert number % kind.streams == step.stream
+            assert (step.after > number).all()
+            assert step.ends == (step.after % 1 == 0.5).all()
 
 
 def take_all(rollouts, most=10_000):

@@ -20,6 +20,7 @@ from remuda.config import load_config
 from remuda.coordinator import best_checkpoint
 from remuda.envs import closing
 from remuda.envs.registry import make_env, name_game
+from remuda.evaluation import evaluate as evaluation
 from remuda.evaluation.evaluate import evaluate
 from remuda.evaluation.results import Limits
 from remuda.policies.stack import layout_size
@@ -430,3 +431,48 @@ def test_a_measurement_that_hangs_is_told_and_makes_room(tmp_path, monkeypatch):
         "checkpoint 7 was not measured: a call of the environment does not return"
     )
     assert silent.is_killed
+
+
+@pytest.mark.slow
+def test_a_tournament_makes_no_more_copies_than_its_runs_play(tmp_path):
+    """Red before: it made up to 100 copies."""
+    (tmp_path / "most").mkdir()
+    options = {"folder": str(tmp_path / "most")}
+    run = {"turns": 60, "directory": tmp_path / "run", "evaluate_episodes": 0}
+    env = {"num_envs": 2, "options": options}
+    schedule = {"schedule": "sequential", "checkpoint": {"evaluate_episodes": 0}}
+    result = remuda.train(Costly, env=env, policy=QUICK, run=run, **schedule)
+    entrants = [*remuda.load(result).values(), "random"]
+
+    def most(**settings):
+        for file in (tmp_path / "most").iterdir():
+            file.unlink()
+        remuda.tournament(entrants, game=Costly, options=options, episodes=20, **settings)
+        return most_alive(tmp_path / "most")
+
+    ALIVE.clear()
+    assert most() == 2
+    assert most(copies=7) == 7
+
+
+@pytest.mark.parametrize("seconds", [0.2, 100.0])
+def test_the_time_begins_with_the_first_constructor(seconds, monkeypatch):
+    """Red before: more copies were made although the first took longer than there was."""
+    config = load_config({"game": "kuhn_poker", "env": {"num_envs": 50}})
+    spec, clock, made = spec_of(config), [0.0], []
+
+    def make(env, copies, check=True):
+        made.append(copies)
+        clock[0] += 30.0
+        return SimpleNamespace(close=lambda: None)
+
+    monkeypatch.setattr(type(spec.env), "make", make)
+    monkeypatch.setattr(evaluation, "GAMES", {})
+    monkeypatch.setattr(evaluation, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    copies, limits = evaluation.copies_within(spec, 50, Limits(seconds))
+    assert (copies, made) == (1, [1])
+    assert limits.seconds == max(seconds - 30.0, 0.0)
+    if seconds < 30.0:
+        found = evaluate(spec, {}, 50, limits=Limits(seconds))
+        assert (len(found.returns), found.asked, found.cut) == (0, 50, "the time was up")
+        assert made == [1, 1]

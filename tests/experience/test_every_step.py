@@ -34,12 +34,14 @@ def kind(algorithm, seats):
 
 
 def slots_by_policy(actor, names):
-    """By policy, the places in its ring that the actor's streams are writing."""
+    """By policy, the places in its ring that the actor's streams are writing, or will go on in."""
     seats = actor["seats"]
-    if "policy_groups" not in seats:
-        return {n: seats[str(i)]["writer"]["slots"] for i, n in enumerate(names)}
-    writer = seats["policy_groups"]["0"]["writers"]["0"]  # all policies are alike
-    return {n: writer[str(row)]["slots"] for row, n in enumerate(names)}
+    if "policy_groups" in seats:
+        writers = seats["policy_groups"]["0"]["writers"]["0"]  # all policies are alike
+        found = {n: writers[str(row)] for row, n in enumerate(names)}
+    else:
+        found = {n: seats[str(i)]["writer"] for i, n in enumerate(names)}
+    return {n: np.concatenate((w["slots"], w["paused"])) for n, w in found.items()}
 
 
 def check(directory):

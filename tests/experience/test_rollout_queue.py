@@ -64,35 +64,32 @@ def test_segments_come_whole_and_in_the_order_in_which_they_were_closed():
     writer, rollouts = ExperienceWriter(experience), RolloutQueue(experience)
     for i in range(8):
         assert not rollouts.ready()
-        turn(writer, i, terminated=[1] if i == 5 else [])
-    # Stream 0: 0-3 (closed when 4 is seen), 4-7 open. Stream 1: 0-3, 4-5 terminated, 6-7 open.
+        turn(writer, i, terminated=[1] if i == 2 else [])
+    # Stream 0: 0-3 (closed when 4 is seen), 4-7. Stream 1: 0-2 terminated, and 3; 4-7.
     turn(writer, 8)
     assert rollouts.ready()
     out, rows = take(rollouts)
-    assert out.streams[0, :rows].tolist() == [0] * 4 + [AFTER] + [1] * 4 + [AFTER] + [
-        1,
-        1,
-        AFTER,
-    ] + [0] * 4 + [AFTER]
+    assert out.streams[0, :rows].tolist() == [
+        *([0] * 4 + [AFTER]),
+        *([1] * 3 + [AFTER, 1, AFTER]),
+        *([0] * 4 + [AFTER]),
+    ]
+    assert out.starts[0, : out.num_segments[0]].tolist() == [0, 5, 9, 11]
     assert out.observations[0, :rows, 0].tolist() == [
         *[1, 2, 3, 4, 5],
-        *[101, 102, 103, 104, 105],
-        *[105, 106, 106.5],
+        *[101, 102, 103, 103.5],
+        *[104, 105],
         *[5, 6, 7, 8, 9],
     ]
     steps = out.streams[0, :rows] != AFTER
-    assert out.actions[0, :rows, 0][steps].tolist() == [
-        *range(4),
-        *range(100, 104),
-        104,
-        105,
-        *range(4, 8),
-    ]
+    assert out.actions[0, :rows, 0][steps].tolist() == [*range(4), *range(100, 104), *range(4, 8)]
     assert (out.log_probs[0, :rows][steps] == -out.actions[0, :rows, 0][steps]).all()
     assert (out.masks[0, :rows][steps] == [True, False, True]).all()
-    assert out.discounts[0, :rows].tolist() == [1] * 4 + [0] + [1] * 4 + [0] + [1, 0, 0] + [
-        1
-    ] * 4 + [0]
+    assert out.discounts[0, :rows].tolist() == [
+        *([1] * 4 + [0]),
+        *([1, 1, 0, 0, 1, 0]),
+        *([1] * 4 + [0]),
+    ]
     assert out.rewards[0, 2] == pytest.approx(0.2)
     assert not rollouts.ready()
     assert rollouts.lost == 0
@@ -144,17 +141,19 @@ def test_the_actor_waits_while_a_whole_rollout_was_not_taken():
     assert writer.room.has_room()
 
 
-def test_where_episodes_are_short_a_rollout_is_taken_before_places_run_out():
+def test_rollouts_are_whole_where_episodes_are_short():
+    """They ended early: each episode took the place of a whole segment."""
     experience = make_experience(rollout=64, length=32)
     writer, rollouts = ExperienceWriter(experience), RolloutQueue(experience)
     found = []
-    for i in range(90):
+    for i in range(97):
         if not writer.room.has_room():
             assert rollouts.ready()
             out, rows = take(rollouts)
+            assert out.num_steps[0] == out.num_segments[0] == 64
             found += out.actions[0, :rows, 0][out.streams[0, :rows] != AFTER].tolist()
         turn(writer, i, terminated=[0, 1])
-    assert len(found) == len(set(found)) > 150
+    assert len(found) == len(set(found)) == 3 * 64
     assert rollouts.lost == 0
 
 
@@ -275,15 +274,13 @@ def test_a_segment_comes_with_what_was_kept_before_its_first_step():
         writer.outcome(np.zeros(2, np.float32), ends, none, seen, everyone)
     out, _ = take(rollouts)
     count = int(out.num_segments[0])
-    assert out.streams[0, out.starts[0, :count]].tolist() == [1, 0]
-    assert out.recurrent_states[0, :count].tolist() == [[10, 0.5], [0, 0.5]]
-    turn_three = experience.rings[0].shared["recurrent_states"][
-        experience.rings[0].shared["committed"] == 0
-    ]
-    assert [3, 0.5] in turn_three.tolist()  # stream 0 went on in another segment
-    assert [12, 0.5] in experience.rings[0].shared[
-        "recurrent_states"
-    ].tolist()  # stream 1 in another episode
+    assert out.streams[0, out.starts[0, :count]].tolist() == [0, 1, 1]
+    # The second episode of stream 1 began in the same segment, so with a zero state.
+    assert out.recurrent_states[0, :count].tolist() == [[0, 0.5], [10, 0.5], [0, 0]]
+    shared = experience.rings[0].shared
+    turn_three = shared["recurrent_states"][shared["committed"] == 0].tolist()
+    assert [3, 0.5] in turn_three  # both went on in another segment
+    assert [13, 0.5] in turn_three
 
 
 def test_an_actor_never_waits_for_a_learner_that_takes_no_more():

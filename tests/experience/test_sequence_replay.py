@@ -55,11 +55,12 @@ def drawn(experience, size=64, n_steps=1):
 
 
 @pytest.mark.slow
-def test_a_sequence_is_a_segment_with_what_was_kept_before_it():
+def test_a_sequence_is_a_piece_with_what_was_kept_before_it():
     experience = make()
-    play(experience, [6, 3, 3])  # 1 to 4, 5 and 6; 7 to 9; 10 and 11, of which 12 is not complete
+    # Segments: 1 to 4; 5 and 6, 7 and 8; 9, 10 and 11, of which 12 is not complete.
+    play(experience, [6, 3, 3])
     out, found = drawn(experience)
-    assert sorted(found) == [1, 5, 7, 10]
+    assert sorted(found) == [1, 5, 7, 9, 10]
     g = found[1]
     assert (out.lengths[0, g], out.states[0, g].tolist()) == (4, [0.0, 0.0])
     assert out.inputs[0, g, :, 0].tolist() == [1, 2, 3, 4, 5]
@@ -74,20 +75,25 @@ def test_a_sequence_is_a_segment_with_what_was_kept_before_it():
     assert out.inputs[0, g, :, 0].tolist() == [5, 6, -1, -1, -1]
     assert out.discount_t[0, g].tolist() == [DISCOUNT, 0, 0, 0], "it ended there"
     assert out.r_t[0, g].tolist() == [5, 6, 0, 0]
+    g = found[7]  # an episode that began within the segment, and goes on in the next
+    assert (out.lengths[0, g], out.states[0, g].tolist()) == (2, [0.0, 0.0])
+    assert out.inputs[0, g, :3, 0].tolist() == [7, 8, 9]
+    assert out.discount_t[0, g].tolist() == [DISCOUNT, DISCOUNT, 0, 0]
+    assert out.states[0, found[9]].tolist() == [9.0, 9.0]
     assert out.lengths[0, found[10]] == 2, "the third is not known to be complete"
     assert out.inputs[0, found[10], :3, 0].tolist() == [10, 11, 12]
 
 
 def test_rewards_of_n_steps_are_summed_within_a_sequence():
     experience = make()
-    play(experience, [6, 3, 2])
+    play(experience, [5, 3, 2])
     out, found = drawn(experience, n_steps=3)
     g = found[1]
     assert out.r_t[0, g].tolist() == [1 + 2 / 2 + 3 / 4, 2 + 3 / 2 + 4 / 4, 3 + 4 / 2, 4]
     assert out.discount_t[0, g].tolist() == [0.125, 0.125, 0.25, 0.5]
     assert out.after[0, g].tolist() == [3, 4, 4, 4]
-    g = found[7]  # an episode of three, that terminated
-    assert out.r_t[0, g, :3].tolist() == [7 + 8 / 2 + 9 / 4, 8 + 9 / 2, 9]
+    g = found[6]  # an episode of three, that terminated
+    assert out.r_t[0, g, :3].tolist() == [6 + 7 / 2 + 8 / 4, 7 + 8 / 2, 8]
     assert (out.discount_t[0, g] == 0).all()
 
 

@@ -61,14 +61,22 @@ def play(writer, turns, random):
         writer.outcome(np.zeros(STREAMS, np.float32), over, ~everyone, seen, everyone)
 
 
+def open_slots(writer):
+    """The segments that are being written, or wait for their stream's next episode."""
+    found = writer.state_of(0)
+    slots = np.concatenate((found["slots"], found["paused"]))
+    return slots[slots != NOWHERE]
+
+
 def check(experience, committed, writer):
     ring = experience.rings[0]
     held = int(ring.shared["committed"].sum())
     assert (ring.shared["sequence"] % 2 == 0).all()
     assert experience.written == committed[0]
     assert experience.written - experience.overwritten == held
-    slots = writer.state_of(0)["slots"]
-    being_written = int(ring.shared["committed"][slots[slots != NOWHERE]].sum())
+    slots = open_slots(writer)
+    assert len(np.unique(slots)) == len(slots)
+    being_written = int(ring.shared["committed"][slots].sum())
     assert ring.open_steps == being_written
     assert ring.counters[CLOSED_STEPS] + being_written == experience.written
 
@@ -123,24 +131,30 @@ def test_what_was_open_is_closed_once_wherever_successors_died_over_it(experienc
             return
 
 
-def short_episodes(experience, rollouts):
+def short_segments(experience, rollouts):
     """Play and take, until a closed segment is held whose entry in the queue is another's by now.
 
-    Each step's action is a number of its own. Returns the numbers of the steps that were taken.
+    A stream acts rarely, so its segment stays open while all others are used once more. Writers
+    die, and what they leave open is closed. Each step's action is a number of its own. Returns the
+    numbers of the steps that were taken.
     """
     ring, random, taken = experience.rings[0], np.random.default_rng(3), []
     writer, everyone = ExperienceWriter(experience), np.ones(STREAMS, np.bool_)
     for i in range(10_000):
         steps = STREAMS * i + np.arange(STREAMS)[:, None]
         seen = steps.astype(np.float32)
-        writer.decide(seen, steps, 0, everyone)
+        acts = everyone & (random.random(STREAMS) < [0.05, 1.0, 1.0])
+        writer.decide(seen, steps, 0, acts)
         over = random.random(STREAMS) < 0.4
-        writer.outcome(np.zeros(STREAMS, np.float32), over, ~everyone, seen, everyone)
+        writer.outcome(np.zeros(STREAMS, np.float32), over, ~everyone, seen, acts)
         taken += take_all(rollouts)
+        if random.random() < 0.1:
+            writer = ExperienceWriter(experience)
+            writer.close_orphans()
         queue, held = ring.shared["queue"], np.flatnonzero(ring.shared["committed"])
         known = queue[ring.shared["sequence"][queue] == ring.shared["queue_sequence"]]
-        slots = writer.state_of(0)["slots"]
-        if i > 100 and len(np.setdiff1d(held, [*known, *slots])) and (slots != NOWHERE).any():
+        slots = open_slots(writer)
+        if i > 100 and len(np.setdiff1d(held, [*known, *slots])) and len(slots):
             return taken
     raise AssertionError("no segment outlived its entry")
 
@@ -165,7 +179,7 @@ def with_rollouts():
 def test_a_segment_whose_entry_was_written_over_is_closed_once(resumed):
     """After the actor's death it was closed again, and handed out a second time."""
     experience = with_rollouts()
-    taken = short_episodes(experience, RolloutQueue(experience))
+    taken = short_segments(experience, RolloutQueue(experience))
     if resumed:
         state, written = experience.state(), experience.written
         experience = with_rollouts()

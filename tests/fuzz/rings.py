@@ -100,10 +100,14 @@ class Game:
         before, rewards = (random.integers(-40, 40, (2, streams)) / 8.0).astype(np.float32)
         before[random.random(streams) < 0.5] = 0.0
         states = random.integers(0, 9, (streams, self.memory)).astype(np.float32)
+        states[[not episode for episode in self._open]] = 0.0
         self._version += int(random.integers(0, 2))
         self.writer.decide(seen, actions, self._version, acts, None, masks, states, _column(before))
+        places = self.writer.state_of(0)["lengths"]
         for s in np.flatnonzero(acts):
             self._decide(s, int(numbers[s]), actions[s], masks[s], states[s], float(before[s]))
+            if len(self._open[s]) > 1 and places[s] > 0:
+                self._open[s][-2].rest = self._open[s][-1]
         ends = random.random(streams) < self._mean
         terminated = ends & (random.random(streams) < 0.5)
         last, numbers = self._observations()
@@ -125,8 +129,6 @@ class Game:
         if episode:
             self._follow(episode[-1], frames, mask)
             episode[-1].reward += before
-            if len(episode) % self.length:
-                episode[-1].rest = step
         episode.append(step)
 
     def _follow(self, step, frames, mask):
@@ -213,7 +215,7 @@ def transitions(random):
 
 
 def sequences(random):
-    """Whole segments, with the recurrent state before their first step."""
+    """Whole pieces of segments, with the recurrent state before their first step."""
     game = Game(random, memory=int(random.integers(1, 4)))
     steps, discount = int(random.integers(1, 5)), 0.9
     replay = SequenceReplay([game.experience], steps, discount, np.random.default_rng(1))

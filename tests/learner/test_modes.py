@@ -151,7 +151,7 @@ def test_a_replay_ratio_that_a_mode_does_not_read_is_told(mode):
 def test_a_group_learns_from_what_all_of_it_lived_through(mode):
     policy = {"learning_mode": mode, "experience": {"group": "us"}}
     policies = {"agent_2": {"experience": {"group": ""}}}
-    _, _, trained_on = learners_after(160, policy=policy, policies=policies)
+    _, _, trained_on = learners_after(200, policy=policy, policies=policies)
     for name, group in (("agent_0", True), ("agent_1", True), ("agent_2", False)):
         versions, _, taken = trained_on[name]
         drawn = versions[taken if mode == "hybrid" else 0 :]

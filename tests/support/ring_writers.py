@@ -9,10 +9,10 @@ from remuda.experience.writer import BlockWriter
 class ExperienceWriter(BlockWriter):
     """Writes the streams of one policy into its ring, for one actor."""
 
-    def __init__(self, experience, actor=0):
-        super().__init__([(experience, 0)], actor)
+    def __init__(self, experience, actor=0, dealt=False):
+        streams = experience.rings[actor].num_streams
+        super().__init__([(experience, 0)], actor, 0 if dealt else streams)
         self.room = self.backpressure[0] if self.backpressure else None
-        streams = self.ring.num_streams
         self._plan = StreamPlan(np.array([0, streams]), np.arange(streams))
 
     def decide(self, *given, **options):

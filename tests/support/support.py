@@ -224,7 +224,7 @@ def make_experience(spec, num_streams, learner, actors, arena=None):
     rollout = config.rollout_length * sum(num_streams)
     return Experience(
         stream_shape(spec),
-        config.experience,
+        config.stored,
         num_streams,
         learner,
         actors,

@@ -151,7 +151,9 @@ class Run(Mapping[str, Policy]):
             f"@{player.snapshot.version}" if checkpoint is None else f"@{CHECKPOINT}{checkpoint}"
         )
         reference = f"{self.path}:{name.removesuffix(which)}{which}"
-        return Policy(player.spec, player.snapshot, player.agent, name, self.game, reference)
+        found = Policy(player.spec, player.snapshot, player.agent, name, self.game, reference)
+        found.player = player
+        return found
 
     def policy(self, name: str, checkpoint: Checkpoint = "final") -> Policy:
         """Return one of the run's policies, ready to act.

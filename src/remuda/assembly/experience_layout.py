@@ -47,7 +47,7 @@ def experience_of_all(
     """Return the experience of every policy of a run."""
     found: dict[str, Experience] = {}
     for plan in ring_plans(spec, policies, copies):
-        shape, experience = stream_shape(plan.members[0]), plan.members[0].config.experience
+        shape, experience = stream_shape(plan.members[0]), plan.members[0].config.stored
         block = Block(shape, len(plan.members), experience.segment_length, plan.segments, arena)
         for index, policy in enumerate(plan.members):
             found[policy.name] = Experience(
@@ -77,7 +77,7 @@ def ring_plans(
     alike: dict[tuple[Any, ...], list[PolicySpec]] = {}
     for policy in policies:
         rollout, keeps = policy.config.rollout_length * sum(copies), policy.config.replays > 0
-        key = (rollout, keeps, policy.config.experience, stream_shape(policy))
+        key = (rollout, keeps, policy.config.stored, stream_shape(policy))
         alike.setdefault(key, []).append(policy)
     streams, plans = tuple(copies), []
     for (rollout, keeps, experience, _), members in alike.items():
@@ -100,7 +100,7 @@ def dealt_rings(
         share = max(round(copies * expected[policy.name]), 1)
         rollout = policy.config.rollout_length * share
         keeps = policy.config.replays > 0 or not rollout
-        key = (seats, share, rollout, policy.config.experience, keeps)
+        key = (seats, share, rollout, policy.config.stored, keeps)
         alike.setdefault((*key, network_layout(policy), stream_shape(policy)), []).append(policy)
     plans = []
     for (seats, share, rollout, experience, keeps, *_), members in alike.items():

@@ -26,7 +26,7 @@ from remuda.config.sections import at_key
 from remuda.envs.registry import GAMES
 from remuda.errors import ConfigError
 from remuda.experience.priorities import tree_size
-from remuda.experience.ring import StreamShape, fields_of
+from remuda.experience.ring import FINAL, StreamShape, fields_of
 from remuda.policies.algorithms.transition_algorithm import CACHE
 from remuda.policies.compatibility import stream_shape
 from remuda.policies.spec import PolicySpec, training_layout
@@ -36,7 +36,7 @@ from remuda.population.members.table_parts import table_fields
 from remuda.population.roster import copies_of
 from remuda.population.run_spec import RunSpec
 from remuda.runtime.layout import Layout
-from remuda.system.memory.shared import Fields
+from remuda.system.memory.shared import PAGE, Fields
 from remuda.system.processes import client as forkserver
 from remuda.types import AgentSpec
 
@@ -190,8 +190,8 @@ class _Plan:
             for segments in plan.segments
         ]
         for spec, segments in rings:
-            experience = spec.config.experience
-            size = nbytes(fields_of(stream_shape(spec), experience.segment_length, segments))
+            experience, shape = spec.config.stored, stream_shape(spec)
+            size = ring_size(shape, experience.segment_length, segments)
             keys = ["env.num_envs", "policy.experience.segment_length"]
             if spec.config.rollout_length:
                 keys.insert(1, "policy.ppo.rollout_length")
@@ -263,7 +263,7 @@ class _Plan:
 
     def add_rollouts(self, spec: PolicySpec) -> None:
         policy, streams = spec.config, self._streams
-        length = policy.experience.segment_length
+        length = policy.stored.segment_length
         steps = policy.rollout_length * streams * (1 + policy.replays)
         # Rows of steps, and rows between segments. The arrays have twice as many rows, but unused
         # rows take no memory, and only very short episodes use them all.
@@ -312,6 +312,18 @@ def _network_keys(spec: PolicySpec) -> tuple[str, ...]:
     keys = ("policy.network.hidden", "policy.n_frames", "policy.network.recurrent")
     of_quantiles = ("policy.iqn.quantiles", "policy.iqn.cosines")
     return (*keys, *of_quantiles) if spec.config.entry.quantiles else keys
+
+
+def ring_size(shape: StreamShape, length: int, segments: int) -> int:
+    """Return the bytes of a ring; of large final observations, one in each segment is counted.
+
+    Those of more episodes take more memory, up to as much as the observations. Small ones share
+    their pages, so they take all of their memory soon.
+    """
+    fields = dict(fields_of(shape, length, segments))
+    final = nbytes({name: fields.pop(name) for name in FINAL})
+    one = final // max(segments * length, 1)
+    return nbytes(fields) + (final if one < PAGE else segments * (one + PAGE))
 
 
 def _step_size(shape: StreamShape) -> int:

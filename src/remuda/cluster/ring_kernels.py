@@ -31,14 +31,14 @@ from remuda.system.memory.atomic import (
     load,
     store,
 )
-from remuda.types import Array, Integers
+from remuda.types import Array, Floats, Integers
 
 # number of words that an actor writes: HEAD, OVERWRITTEN, NEXT_OVERWRITTEN, LOST, CLOSED,
 # CLOSED_STEPS, WRITTEN
 WORDS = 7
 # columns that describe a sent segment and its sent steps, BEGIN to END
-SLOT, SEQUENCE, BEGIN, END, CLOSED_AS, NUMBER, STREAM, IS_NEW = range(8)
-COLUMNS = 8
+SLOT, SEQUENCE, BEGIN, END, CLOSED_AS, NUMBER, IS_NEW = range(7)
+COLUMNS = 7
 ENTRY = 4  # columns of a queue entry: number, segment's slot and sequence number, closed steps
 # Outcomes of `collect`: everything copied; segments in progress skipped; the buffer is full.
 FITS, SKIPPED, CUT = range(3)
@@ -56,9 +56,14 @@ class RingParts(NamedTuple):
     queue_sequence: Integers
     queue_steps: Integers
     numbers: Integers
-    streams: Integers
+    discounts: Floats
     recurrent_states: Array  # [segments, bytes]
+    final_observations: Array  # [segments, bytes]
+    final_masks: Array  # [segments, bytes]
     counters: Integers
+
+
+AS_BYTES = ("recurrent_states", "final_observations", "final_masks")
 
 
 class Sent(NamedTuple):
@@ -124,20 +129,70 @@ def _entries(parts: RingParts, words: Integers, first: int, steps: int, out: Int
 
 
 @njit(cache=True)
+def _bytes(
+    layout: Integers, f: int, parts: RingParts, slot: int, first: int, end: int, is_new: bool
+) -> tuple[int, int]:
+    """Return the range of a field's bytes to send with steps `first` to `end`."""
+    width, more, rows = layout[f]
+    lo = 0 if is_new else min(first + more, rows)
+    # The row after an episode's last step was sent before the next episode wrote it.
+    if not is_new and more > 0 and first > 0 and parts.discounts[slot, first - 1] != 1.0:
+        lo = first + more - 1
+    return lo * width, min(end + more, rows) * width
+
+
+@njit(cache=True)
 def _size(
     fields: tuple[Array, ...],
     layout: Integers,
     parts: RingParts,
+    slot: int,
     first: int,
     end: int,
     is_new: bool,
 ) -> int:
-    """Return the bytes of steps `first` to `end`, plus the data before them if `is_new`."""
+    """Return the bytes of steps `first` to `end`, plus the data before them if `is_new`.
+
+    The final observations and masks of episodes are not included.
+    """
     size: int = parts.recurrent_states.shape[1] if is_new else 0
     for f in range(len(fields)):
-        lo = 0 if is_new else min(first + layout[f, 1], layout[f, 2])
-        size += (min(end + layout[f, 1], layout[f, 2]) - lo) * layout[f, 0]
+        a, b = _bytes(layout, f, parts, slot, first, end, is_new)
+        size += b - a
     return size
+
+
+@njit(cache=True)
+def _final_size(parts: RingParts, slot: int, first: int, end: int) -> int:
+    """Return the bytes of the final observations and masks after steps `first` to `end`."""
+    ended = 0
+    for t in range(first, end):
+        ended += parts.discounts[slot, t] != 1.0
+    width = parts.final_observations.shape[1] + parts.final_masks.shape[1]
+    size: int = ended * (width // parts.discounts.shape[1])
+    return size
+
+
+@njit(cache=True)
+def _copy_final(
+    parts: RingParts, slot: int, first: int, end: int, payload: Array, at: int, sends: bool
+) -> int:
+    """Copy final observations and masks to `payload`, or from it; return the byte after them."""
+    length = parts.discounts.shape[1]
+    for t in range(first, end):
+        if parts.discounts[slot, t] == 1.0:
+            continue
+        for array in (parts.final_observations, parts.final_masks):
+            width = array.shape[1] // length
+            if at + width > payload.size:  # the segment is overwritten meanwhile
+                return at
+            row = array[slot, t * width : (t + 1) * width]
+            if sends:
+                payload[at : at + width] = row
+            else:
+                row[:] = payload[at : at + width]
+            at += width
+    return at
 
 
 @njit(cache=True)
@@ -171,7 +226,8 @@ def collect(
         first = 0 if is_new else sent.committed[slot]
         if not is_new and end <= first:
             continue
-        if at + _size(fields, layout, parts, first, end, is_new) > payload.size:
+        size = _size(fields, layout, parts, slot, first, end, is_new)
+        if at + size + _final_size(parts, slot, first, end) > payload.size:
             outcome = CUT
             break
         start = at
@@ -180,17 +236,15 @@ def collect(
             payload[at : at + width] = parts.recurrent_states[slot]
             at += width
         for f in range(len(fields)):
-            lo = 0 if is_new else min(first + layout[f, 1], layout[f, 2])
-            hi = min(end + layout[f, 1], layout[f, 2])
-            a, b = lo * layout[f, 0], hi * layout[f, 0]
+            a, b = _bytes(layout, f, parts, slot, first, end, is_new)
             payload[at : at + b - a] = fields[f][slot, a:b]
             at += b - a
+        at = _copy_final(parts, slot, first, end, payload, at, True)
         head = heads[num_heads]
         head[SLOT], head[SEQUENCE], head[BEGIN], head[END] = slot, sequence, first, end
         number = parts.closed_as[slot]
         head[CLOSED_AS] = number if number <= words[4] else OPEN
-        head[NUMBER], head[STREAM] = parts.numbers[slot], parts.streams[slot]
-        head[IS_NEW] = is_new
+        head[NUMBER], head[IS_NEW] = parts.numbers[slot], is_new
         fence_acquire()
         if load(parts.sequence, slot) != sequence:  # overwritten during the copy
             at, outcome = start, max(outcome, SKIPPED)
@@ -241,7 +295,7 @@ def follow(
         slot, first, end, is_new = head[SLOT], head[BEGIN], head[END], head[IS_NEW] != 0
         if not (0 <= slot < parts.sequence.size and 0 <= first <= end <= length):
             return NOT_THE_SAME
-        if at + _size(fields, layout, parts, first, end, is_new) > payload.size:
+        if at + _size(fields, layout, parts, slot, first, end, is_new) > payload.size:
             return NOT_THE_SAME
         if is_new:
             store(parts.sequence, slot, head[SEQUENCE] - 1)
@@ -250,16 +304,17 @@ def follow(
             width = parts.recurrent_states.shape[1]
             parts.recurrent_states[slot] = payload[at : at + width]
             at += width
-            parts.numbers[slot], parts.streams[slot] = head[NUMBER], head[STREAM]
+            parts.numbers[slot] = head[NUMBER]
             parts.closed_as[slot] = head[CLOSED_AS]
         elif parts.sequence[slot] != head[SEQUENCE] or parts.committed[slot] != first:
             return NOT_THE_SAME
         for f in range(len(fields)):
-            lo = 0 if is_new else min(first + layout[f, 1], layout[f, 2])
-            hi = min(end + layout[f, 1], layout[f, 2])
-            a, b = lo * layout[f, 0], hi * layout[f, 0]
+            a, b = _bytes(layout, f, parts, slot, first, end, is_new)
             fields[f][slot, a:b] = payload[at : at + b - a]
             at += b - a
+        if at + _final_size(parts, slot, first, end) > payload.size:
+            return NOT_THE_SAME
+        at = _copy_final(parts, slot, first, end, payload, at, False)
         store(parts.committed, slot, end)
         if is_new:
             store(parts.sequence, slot, head[SEQUENCE])

@@ -13,14 +13,23 @@ from typing import NamedTuple
 import numpy as np
 
 from remuda.cluster import ring_kernels as kernels
-from remuda.cluster.ring_kernels import COLUMNS, CUT, ENTRY, FITS, NOT_THE_SAME, WORDS, RingParts
+from remuda.cluster.ring_kernels import (
+    AS_BYTES,
+    COLUMNS,
+    CUT,
+    ENTRY,
+    FITS,
+    NOT_THE_SAME,
+    WORDS,
+    RingParts,
+)
 from remuda.errors import RemudaError
 from remuda.experience.experience import Experience
 from remuda.experience.ring import CLOSED_STEPS, WRITTEN, ExperienceRing
 from remuda.types import Array, Integers
 
 # arrays with exactly one row for each step
-STEPS = ("actions", "log_probs", "rewards", "discounts", "versions")
+STEPS = ("actions", "log_probs", "rewards", "discounts", "versions", "streams")
 
 
 class RingUpdate(NamedTuple):
@@ -47,7 +56,9 @@ class RingOut:
         self._entries: Integers = np.zeros((segments, ENTRY), np.int64)
         self._is_pending = True
         # maximum bytes of a segment
-        self.largest = int(layout[:, 0] @ layout[:, 2]) + self._parts.recurrent_states.shape[1]
+        self.largest = int(layout[:, 0] @ layout[:, 2]) + sum(
+            getattr(self._parts, name).shape[1] for name in AS_BYTES
+        )
 
     def holds(self, sequence: Integers, committed: Integers) -> None:
         """Record the sequence numbers and committed steps that the peer has, [segments] each."""
@@ -122,9 +133,10 @@ def warm_up(experience: Experience) -> None:
 
 def _parts_of(ring: ExperienceRing) -> RingParts:
     shared = ring.shared
-    names = RingParts._fields[:-2]
-    arrays = [shared[name] for name in names]
-    return RingParts._make([*arrays, _flat(shared["recurrent_states"]), ring.counters])
+    arrays = [
+        _flat(shared[name]) if name in AS_BYTES else shared[name] for name in RingParts._fields[:-1]
+    ]
+    return RingParts._make([*arrays, ring.counters])
 
 
 def _bytes_of(ring: ExperienceRing) -> tuple[tuple[Array, ...], Integers]:

@@ -240,6 +240,19 @@ class PolicyConfig(Section):
         return self.ppo.rollout_length if self.entry.takes == "rollouts" else 0
 
     @property
+    def stored(self) -> ExperienceConfig:
+        """`experience`, with segments that make up a rollout without a rest.
+
+        Rollouts consist of whole segments, so longer ones would make rollouts longer.
+        """
+        length = self.experience.segment_length
+        parts = -(-self.rollout_length // length) or 1
+        fitting = -(-self.rollout_length // parts) or length
+        if fitting == length:
+            return self.experience
+        return self.experience.model_copy(update={"segment_length": fitting})
+
+    @property
     def keeps_experience(self) -> bool:
         """Return whether experience is kept for replay, beyond the newest rollouts."""
         return self.replays > 0 or not self.rollout_length

@@ -140,15 +140,13 @@ class ExperienceConfig(Section):
         Count,
         Only(needs="{0}learning_mode off_policy or hybrid; a rollout has {0}ppo.rollout_length"),
     ] = 100_000
-    """Maximum steps in the replay memory; the oldest segment is dropped first. A segment holds at
-    most one episode, so short episodes waste space: with a mean of 3 steps and segments of 100,
-    about 3,000 of 100,000 steps are kept. With `learning_mode on_policy`, rollouts determine the
-    size."""
+    """Maximum steps in the replay memory, however long episodes are; the oldest segment is dropped
+    first. With `learning_mode on_policy`, rollouts determine the size."""
     segment_length: ByNetwork = 100
-    """Maximum steps in a segment; PPO's default is 32. If episodes are much shorter, set it to
-    their mean length; otherwise fewer steps than `capacity` fit, and PPO's rollouts end early. A
-    run warns if less than half of the capacity or of a rollout fits. None, the default with
-    `network.module`: 32 if the module is recurrent, else 100."""
+    """Consecutive steps of an agent in a segment, which may hold several short episodes; PPO's
+    default is 32. Returns, GAE and recurrent states never cross an episode, and are cut at a
+    segment's end. PPO uses shorter segments if a rollout is not a multiple of this length. None,
+    the default with `network.module`: 32 if the module is recurrent, else 100."""
     burn_in: Annotated[
         SizeOrNone,
         Only(

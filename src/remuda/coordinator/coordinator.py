@@ -18,7 +18,7 @@ from remuda.coordinator.bounded_work import RECORD, VALUES, FrozenTexts
 from remuda.coordinator.checkpointing import BestKeeper, Challenge, Checkpointer
 from remuda.coordinator.ledger_writer import LedgerWriter
 from remuda.coordinator.metrics_log import MetricsLog
-from remuda.coordinator.run_notes import EnvironmentNotes, ShortEpisodes
+from remuda.coordinator.run_notes import EnvironmentNotes
 from remuda.coordinator.scoreboard_reader import Reading, ScoreboardReader
 from remuda.coordinator.status import StatusFile
 from remuda.errors import RoleDiedError
@@ -212,7 +212,7 @@ class Coordinator:
         logged, whole_due = board.start, board.start.time + WHOLE
         due = board.start.time + every
         recent, encodes = deque([board.start], maxlen=SHOWN_TICKS), False
-        watched = (ShortEpisodes(board.experience), EnvironmentNotes(board.scoreboard))
+        notes = EnvironmentNotes(board.scoreboard)
         while True:
             over, died = self._let_work()
             if self._analyser is not None:  # it reads the ledger, which was just written
@@ -220,9 +220,8 @@ class Coordinator:
                 board.analysis = self._analyser.newest
             board.traffic = self._runtime.traffic()
             now = board.read()
-            for each in watched:
-                for message in each.news():
-                    self._view.say(message)
+            for message in notes.news():
+                self._view.say(message)
             words, finished = self._reason(over, board.seconds(now), config, signals)
             words = str(died) if died else words
             if words and signals.caught is not None and not finished and not died:
@@ -264,7 +263,7 @@ class Coordinator:
                     self._events.logged(record)
             if words:
                 result = self._end(board, record, now, words, finished, died)
-                return result.with_notes(*(note for each in watched for note in each.notes()))
+                return result.with_notes(*notes.notes())
             if self._status.is_due:
                 self._status.begin(record, self._runtime.status())
             self._work(VALUES - RECORD * len(record.policies))

@@ -21,6 +21,7 @@ from remuda.actor.scripted_seats import (
     reserved_members,
 )
 from remuda.config import Config
+from remuda.envs.description import EnvSpec
 from remuda.envs.recorded import PlayedEpisodes, Recorded
 from remuda.envs.registry import GAMES, find_game
 from remuda.envs.vector_env import VectorEnv
@@ -66,9 +67,14 @@ def evaluate(
         return actor_for_play(spec, snapshots, copies, seed, scripted, explores)
 
     with libraries_kept():
-        play = partial(play_episodes, make_actor, tuple(snapshots), episodes)
-        played = play(*copies_within(spec, episodes, limits or Limits()))
-    return replace(played, sampled=explores)
+        copies, limits = copies_within(spec, episodes, limits or Limits())
+        if limits.seconds == 0.0:  # making one copy took all of it
+            nothing = np.zeros((0, len(spec.agents)))
+            found = Evaluation(spec.env.names, nothing, asked=episodes, cut=limits.cut(0.0))
+        else:
+            names = tuple(snapshots)
+            found = play_episodes(make_actor, names, episodes, copies, limits)
+    return replace(found, sampled=explores)
 
 
 def _explores(config: Config, sampled: bool | None) -> bool:
@@ -141,26 +147,32 @@ def play_recorded(
 
 
 def copies_within(spec: RunSpec, episodes: int, limits: Limits) -> tuple[int, Limits]:
-    """Return how many copies to play at once, and the limits for the rest of the time.
+    """Return how many copies to play at once, and the limits for the rest of the time."""
+    return copies_in_time(spec.env, most_copies(spec, episodes), limits)
 
-    Remuda's own games start fast. A copy of another game may be a simulator that starts slowly. So
-    other games get at most `env.num_envs` copies, and only as many as start in a quarter of the
-    time.
+
+def most_copies(spec: RunSpec, episodes: int) -> int:
+    """Return the maximum number of copies: `env.num_envs`, and more for Remuda's own games.
+
+    Their copies are rows of arrays in one object. A copy of another game may be a simulator.
     """
-    if spec.env.game in GAMES:
-        return min(COPIES, episodes), limits
-    copies, start = min(COPIES, episodes, spec.config.env.num_envs), time.monotonic()
-    if limits.seconds is None or copies == 1:
+    return min(COPIES if spec.env.game in GAMES else spec.config.env.num_envs, episodes)
+
+
+def copies_in_time(env: EnvSpec, copies: int, limits: Limits) -> tuple[int, Limits]:
+    """Return as many of `copies` as start in a quarter of the time, and the limits of the rest."""
+    if env.game in GAMES or limits.seconds is None or copies == 1:
         return copies, limits
+    start, most = time.monotonic(), MAKING * limits.seconds
+    fitting = copies
     for _ in range(2):  # the first copy may import the game's library
         before = time.monotonic()
-        spec.env.make(1).close()
-        each = time.monotonic() - before
-        if each * copies <= MAKING * limits.seconds:
+        env.make(1).close()
+        now = time.monotonic()
+        fitting = min(max(int(most / max(now - before, 1e-9)), 1), copies)
+        if fitting == copies or now - start >= most:
             break
-    else:
-        copies = max(1, int(MAKING * limits.seconds / each))
-    return copies, limits.part(0, 1, time.monotonic() - start)
+    return fitting, limits.part(0, 1, time.monotonic() - start)
 
 
 def play_episodes(

@@ -1,8 +1,9 @@
 """Experience, which actors write into shared memory and learners read.
 
-A stream is one seat in one environment copy. A segment holds consecutive steps of one stream within
-one episode. A ring holds the segments of one policy and one actor; the oldest is overwritten first.
-So a ring has one writer, and an actor that dies leaves at most one unfinished segment in it.
+A stream is one seat in one environment copy. A segment holds consecutive steps of a stream, of one
+episode or of several short ones. A ring holds the segments of one policy and one actor; the oldest
+is overwritten first. So a ring has one writer, and an actor that dies leaves at most one unfinished
+segment in it.
 
 An on-policy learner copies a rollout of whole segments and publishes that before it trains. So no
 segment is trained on twice, and actors can reuse the memory while the learner trains. An actor that

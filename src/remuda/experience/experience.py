@@ -7,7 +7,6 @@ the other actors still raise these sums. `word.NAME` is the index of a counter.
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from collections.abc import Sequence
@@ -17,7 +16,6 @@ from remuda.errors import CheckpointError
 from remuda.experience import ring as word
 from remuda.experience.ring import ExperienceRing, StreamShape, has_steps, total, untaken
 from remuda.experience.ring_block import Block
-from remuda.experience.store import HeldSteps
 from remuda.system.checkpoint.fitting import branch
 from remuda.system.memory.atomic import exchange, fence_full, load, store
 from remuda.system.memory.shared import Arena
@@ -25,8 +23,6 @@ from remuda.system.memory.waiting import Wakeup
 from remuda.types import Integers, State
 
 NEVER = 2**62  # a number of segments or steps that no run reaches
-# minimum closed segments for an estimate of their mean length: in total, and per stream
-FEWEST, FEWEST_OF_STREAM = 100, 4
 UPDATES = 2.0  # actors wait for a learner at most this many times its mean update duration
 KEPT = 0.8  # weight of past updates in the running mean of an update's duration
 # maximum steps that a turn commits per stream: the previous step, and a step that ends an episode
@@ -64,7 +60,6 @@ class Experience:
             segments = ring_segments(config, num_streams, rollout, keeps)
             block = Block(shape, 1, config.segment_length, segments, arena)
         self.block, self.index, self.ahead = block, index, ahead
-        self._keeps = keeps or not rollout
         # steps that a resumed run counts as written, but not as part of any segment; set before any
         # process starts, so all processes have the same value
         self._unclosed = 0
@@ -98,31 +93,6 @@ class Experience:
             return min(self.untaken / self.rollout, 1.0)
         places = sum(ring.num_segments * ring.segment_length for ring in self.rings)
         return min((self.written - self.overwritten) / places, 1.0)
-
-    @property
-    def held(self) -> HeldSteps | None:
-        """Estimate how many steps the rings can hold; None until enough segments are closed.
-
-        Short segments close first and bias the mean, so several per stream must be closed.
-        """
-        closed = total(self.counters, word.CLOSED)
-        if closed < max(FEWEST, FEWEST_OF_STREAM * self.num_streams):
-            return None
-        mean = total(self.counters, word.CLOSED_STEPS) / closed
-        segments = sum(ring.num_segments for ring in self.rings)
-        advised = max(math.ceil(mean), (self.config.burn_in or 0) + 1)
-
-        def fits(segments: int, wanted: int, is_rollout: bool) -> HeldSteps:
-            steps, length = int(max(segments, 1) * mean), self.config.segment_length
-            return HeldSteps(steps, wanted, is_rollout, mean, length, advised)
-
-        found = []
-        if self._keeps:
-            found.append(fits(segments, self.config.capacity, False))
-        if self.rollout:  # the learner takes a rollout while a turn still fits (`is_tight`)
-            segments -= 3 * sum(ring.likely for ring in self.rings)
-            found.append(fits(segments, self.rollout, True))
-        return min(found, key=lambda held: held.share)
 
     @property
     def passed(self) -> int | None:
@@ -159,16 +129,13 @@ class Experience:
             self._begin_update()
         return found
 
-    def has_rollout(self, early: bool = False) -> bool:
+    def has_rollout(self) -> bool:
         """Return whether a rollout can be taken; if not, the learner is woken when it can.
 
-        An actor that has to wait wakes the learner too. With `early` and `on_full: overwrite`, a
-        smaller rollout is enough if actors would overwrite part of a complete one (`_reachable`).
+        An actor that has to wait wakes the learner too.
         """
         self._end_update()
-        wanted = total(self.counters, word.TAKEN_STEPS) + (
-            self._reachable() if early and not self.may_wait else self.rollout
-        )
+        wanted = total(self.counters, word.TAKEN_STEPS) + self.rollout
         if any(ring.tight for ring in self.rings):
             return True
         return has_steps(self.counters, word.CLOSED_STEPS, wanted) or any(
@@ -255,10 +222,6 @@ class Experience:
         self._usual = took if self._usual is None else KEPT * self._usual + (1.0 - KEPT) * took
         for ring in self.rings:
             store(ring.counters, word.UPDATE_TIME, max(int(self._usual * 1e6), 1))
-
-    def _reachable(self) -> int:
-        """Return the steps of a rollout, or fewer if actors would overwrite part of it first."""
-        return min(self.rollout, max(sum(ring.reachable for ring in self.rings), 1))
 
     def let_in(self) -> None:
         self._let_in(NEVER)

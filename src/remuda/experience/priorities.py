@@ -47,9 +47,9 @@ class Drawn:
 class Priorities:
     """The priorities of all items that a policy replays, in a sum tree.
 
-    The leaves are p^alpha, `length` for each segment: one for each step, or one for a whole
-    segment. Each node is the sum of its two children. The tree is private to the learner. When a
-    segment is overwritten, its `sequence` changes, and its old priorities are removed.
+    The leaves are p^alpha, `length` for each segment: one for each step, or for each piece. Each
+    node is the sum of its two children. The tree is private to the learner. When a segment is
+    overwritten, its `sequence` changes, and its old priorities are removed.
     """
 
     def __init__(self, alpha: float, segments: int, length: int) -> None:
@@ -243,8 +243,7 @@ class Prioritised(Replay[B]):
     ) -> None:
         super().__init__(sources, n_steps, discount, rng, check_sequence)
         segments = sum(len(held.sequences) for held in self._held)
-        items = 1 if self.draws_segments else self.experience.config.segment_length
-        self._priorities = Priorities(alpha, segments, items)
+        self._priorities = Priorities(alpha, segments, self.experience.config.segment_length)
         self._drawn = Drawn.empty(1)
         # Compile the kernels by calls that draw nothing.
         self._follow()
@@ -309,4 +308,4 @@ class PrioritisedReplay(Prioritised[Batch], TransitionReplay):
 
 
 class PrioritisedSequences(Prioritised[SequenceBatch], SequenceReplay):
-    """Prioritised replay of whole segments."""
+    """Prioritised replay of pieces."""

@@ -10,12 +10,17 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 import numpy as np
 
 from remuda.experience.experience import Experience
-from remuda.experience.ring import OTHERS, ExperienceRing
+from remuda.experience.pieces import (
+    Observed,
+    observed,
+    write_next_observation,
+    write_observation,
+)
+from remuda.experience.ring import OTHERS, TRUNCATED, ExperienceRing
 from remuda.system.checkpoint.fitting import whole
 from remuda.system.checkpoint.state import restore_rng, rng_state
 from remuda.system.kernels import njit
 from remuda.system.memory.atomic import fence_acquire, load
-from remuda.system.memory.packing import packed, write_numbers
 from remuda.types import Array, Bools, Floats, Integers, State
 
 
@@ -38,16 +43,23 @@ class SurveyedRing:
     own: bool  # whether the policy itself played these steps
     sequences: Integers  # by segment
     ends: Integers  # cumulative number of items, up to and including each segment
+    # by segment, committed steps and ended pieces, if items are pieces
+    counted: tuple[Integers, Integers]
+
+    @staticmethod
+    def of(ring: ExperienceRing, own: bool) -> SurveyedRing:
+        sequences, ends, steps, pieces = np.zeros((4, ring.num_segments), np.int64)
+        return SurveyedRing(ring, own, sequences, ends, (steps, pieces))
 
 
 class Replay(ABC, Generic[B]):
-    """Uniform replay of steps or segments from the experience of a policy and of its group.
+    """Uniform replay of steps or pieces from the experience of a policy and of its group.
 
-    An item is a step, or a segment if `draws_segments`. Sampling never waits; if a writer
-    overwrites an item during the copy, another item is drawn.
+    An item is a step, or a piece if `draws_pieces`. Sampling never waits; if a writer overwrites an
+    item during the copy, another item is drawn.
     """
 
-    draws_segments: ClassVar[bool] = False
+    draws_pieces: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -66,14 +78,7 @@ class Replay(ABC, Generic[B]):
         shape = experience.shape
         self._sizes: Integers = np.array(shape.choices or (shape.mask_size,), np.int64)
         self._held = tuple(
-            SurveyedRing(
-                ring,
-                i == 0,
-                np.zeros(ring.num_segments, np.int64),
-                np.zeros(ring.num_segments, np.int64),
-            )
-            for i, found in enumerate(sources)
-            for ring in found.rings
+            SurveyedRing.of(ring, i == 0) for i, found in enumerate(sources) for ring in found.rings
         )
         self._survey()
         # Compile the kernels by a call that draws nothing.
@@ -118,8 +123,12 @@ class Replay(ABC, Generic[B]):
     def _survey(self) -> int:
         total = 0
         for held in self._held:
-            counts = held.ring.shared["sequence"], held.ring.shared["committed"]
-            total += _survey(*counts, held.sequences, held.ends, self.draws_segments)
+            shared, found = held.ring.shared, (held.sequences, held.ends)
+            counts = shared["sequence"], shared["committed"]
+            if self.draws_pieces:
+                total += _survey_pieces(*counts, shared["discounts"], *found, *held.counted)
+            else:
+                total += _survey(*counts, *found)
         return total
 
     def _draw(self, picks: Integers, todo: Bools, out: B, policy: int) -> int:
@@ -132,16 +141,44 @@ class Replay(ABC, Generic[B]):
 
 
 @njit(cache=True)
-def _survey(
-    sequence: Integers, committed: Integers, sequences: Integers, ends: Integers, by_segment: bool
-) -> int:
-    """Record sequences and cumulative numbers of items: steps, or segments if `by_segment`."""
+def _survey(sequence: Integers, committed: Integers, sequences: Integers, ends: Integers) -> int:
+    """Record sequences and cumulative numbers of steps."""
     total = 0
     for slot in range(sequence.size):
         sequences[slot] = load(sequence, slot)
         if sequences[slot] % 2 == 0:
-            steps = load(committed, slot)
-            total += min(steps, 1) if by_segment else steps
+            total += load(committed, slot)
+        ends[slot] = total
+    return total
+
+
+@njit(cache=True)
+def _survey_pieces(
+    sequence: Integers,
+    committed: Integers,
+    discounts: Floats,
+    sequences: Integers,
+    ends: Integers,
+    steps: Integers,
+    pieces: Integers,
+) -> int:
+    """Record sequences and cumulative numbers of pieces.
+
+    Count only what is new: `steps` and `pieces` are the committed steps of each segment at the last
+    call, and the pieces that end with them.
+    """
+    total = 0
+    for slot in range(sequence.size):
+        found = load(sequence, slot)
+        count = load(committed, slot) if found % 2 == 0 else 0
+        if found != sequences[slot] or count < steps[slot]:
+            steps[slot] = pieces[slot] = 0
+        for t in range(steps[slot], count):
+            pieces[slot] += discounts[slot, t] != 1.0
+        sequences[slot], steps[slot] = found, count
+        total += pieces[slot]
+        if count > 0 and discounts[slot, count - 1] == 1.0:
+            total += 1
         ends[slot] = total
     return total
 
@@ -150,7 +187,8 @@ def _survey(
 class Batch:
     """Transitions of K policies by time index: an action at t - 1 leads to the observation at t.
 
-    An n-step transition sums the rewards of up to n steps, fewer at a segment's end.
+    An n-step transition sums the rewards of up to n steps, fewer at the end of an episode or of a
+    segment.
     """
 
     s_tm1: Floats  # [K, B, n_frames * size] stacked observation
@@ -216,14 +254,41 @@ def allow(
 @njit(cache=True, inline="always")
 def n_step_return(
     rewards: Floats, discounts: Floats, slot: int, t: int, end: int, discount: float
-) -> tuple[float, float]:
-    """Return the discounted rewards of steps t to `end` - 1, and the bootstrap's factor."""
+) -> tuple[float, float, int]:
+    """Return the discounted rewards of steps t to `end` - 1, and the bootstrap's factor.
+
+    Stop at the end of the episode; also return the step after the last one that is included.
+    """
     total = 0.0
     factor = 1.0
     for i in range(t, end):
         total += factor * rewards[slot, i]
-        factor *= discount * discounts[slot, i]
-    return total, factor
+        factor *= discount * abs(discounts[slot, i])
+        if discounts[slot, i] != 1.0:
+            end = i + 1
+            break
+    return total, factor, end
+
+
+@njit(cache=True)
+def allow_next(
+    discounts: Floats,
+    masks: Bools,
+    final_masks: Bools,
+    slot: int,
+    t: int,
+    sizes: Integers,
+    branching: bool,
+    allowed: Bools,
+    b: int,
+) -> None:
+    """Write what is allowed after step t, in the same episode; everything if it terminated."""
+    if discounts[slot, t] == 0.0:
+        allowed[b] = True
+    elif discounts[slot, t] == TRUNCATED:
+        allow(final_masks, slot, t, sizes, branching, allowed, b)
+    else:
+        allow(masks, slot, t + 1, sizes, branching, allowed, b)
 
 
 @njit(cache=True, inline="always")
@@ -242,11 +307,10 @@ def write_action(
 
 @njit(cache=True)
 def _gather(
-    observations: Array,
-    floats: Floats,
-    runs: Integers,
+    ring: Observed,
     actions: Array,
     masks: Bools,
+    final_masks: Bools,
     rewards: Floats,
     discounts: Floats,
     versions: Integers,
@@ -256,7 +320,6 @@ def _gather(
     picks: Integers,
     todo: Bools,
     sizes: Integers,
-    n_frames: int,
     n_steps: int,
     discount: float,
     s_tm1: Floats,
@@ -277,7 +340,6 @@ def _gather(
     Return how many were overwritten during the copy; they stay True in `todo`.
     """
     left = 0
-    size = s_tm1.shape[1] // n_frames  # numbers in an observation
     for b in range(picks.size):
         pick = picks[b] - base
         if not todo[b] or pick < 0 or pick >= ends[-1]:
@@ -285,27 +347,16 @@ def _gather(
         slot = np.searchsorted(ends, pick, side="right")
         first = ends[slot - 1] if slot > 0 else 0
         t = pick - first
-        steps = min(n_steps, ends[slot] - first - t)
-        r_t[b], discount_t[b] = n_step_return(rewards, discounts, slot, t, t + steps, discount)
+        end = min(t + n_steps, ends[slot] - first)
+        r_t[b], discount_t[b], end = n_step_return(rewards, discounts, slot, t, end, discount)
         write_action(actions, slot, t, sizes, b, a_tm1, choices_tm1)
         versions_out[b] = versions[slot, t] if own else OTHERS
-        for frame in range(n_frames):
-            if runs.size:
-                for step, out in ((t, s_tm1), (t + steps, s_t)):
-                    row = observations[slot, step + frame]
-                    numbers = floats[slot, step + frame]
-                    write_numbers(row, numbers, runs, out[b], frame * size, size)
-                continue
-            for j in range(size):
-                s_tm1[b, frame * size + j] = observations[slot, t + frame, j]
-                s_t[b, frame * size + j] = observations[slot, t + steps + frame, j]
+        write_observation(ring, slot, t, s_tm1, b)
+        write_next_observation(ring, slot, end - 1, s_t, b)
         if allowed_t.shape[1]:
             branching = choices_tm1.shape[1] > 0
             allow(masks, slot, t, sizes, branching, allowed_tm1, b)
-            if discounts[slot, t + steps - 1] == 0.0:  # the episode terminated
-                allowed_t[b] = True
-            else:
-                allow(masks, slot, t + steps, sizes, branching, allowed_t, b)
+            allow_next(discounts, masks, final_masks, slot, end - 1, sizes, branching, allowed_t, b)
         fence_acquire()
         todo[b] = check and load(sequence, slot) != sequences[slot]
         left += todo[b]
@@ -313,7 +364,7 @@ def _gather(
 
 
 # Names of arrays that `_gather` takes.
-RING = ("actions", "masks", "rewards", "discounts", "versions", "sequence")
+RING = ("actions", "masks", "final_masks", "rewards", "discounts", "versions", "sequence")
 STEPS = ("s_tm1", "a_tm1", "choices_tm1", "r_t", "discount_t", "s_t", "versions")
 WRITTEN = (*STEPS, "allowed_tm1", "allowed_t")
 
@@ -329,11 +380,10 @@ class TransitionReplay(Replay[Batch]):
     ) -> int:
         experience, shared = self.experience, held.ring.shared
         arguments: list[Any] = [
-            shared["observations"],
-            *packed(experience.shape.packing, shared["observations"]),
+            observed(held.ring, experience.shape),
             *[shared[name] for name in RING],
             *(held.sequences, held.ends, picks, todo),
-            *(self._sizes, experience.shape.n_frames, self._n_steps, self.discount),
+            *(self._sizes, self._n_steps, self.discount),
             *[getattr(out, name)[policy] for name in WRITTEN],
             *(base, held.own, self._check),
         ]

@@ -1,13 +1,20 @@
 """The ring of segments: one policy's experience from one actor, in shared memory.
 
-A ring has S segments of at most T steps. The stacked observation of step t is rows t to t +
-n_frames - 1, the newest last. So a segment has T + n_frames rows: the frames before its first step,
-its T observations, and the observation after its last step. At an episode's start the frames before
-the first step are zeros; if a long episode continues in another segment, they are copied from the
-previous segment. For value-based learners, masks have a row for the final observation, too.
+A ring has S segments of T steps. A segment holds one long episode's steps, or those of several
+episodes; its steps of one episode are a *piece*. `discounts` is 1 within an episode, and 0 or
+`TRUNCATED` at an episode's last step, so it marks where pieces end (`experience/pieces.py`).
 
-A segment that is full, or whose episode has ended, is *closed*, and its slot (its index in the
-ring) is added to a queue. An off-policy learner samples committed steps of any segment; an
+The stacked observation of step t is rows t to t + n_frames - 1, the newest last, without the rows
+before its piece: these count as zeros. So a segment has T + n_frames rows: the frames before its
+first step, its T observations, and the observation after its last step. At an episode's start the
+frames before the first step are zeros; if a long episode continues in another segment, they are
+copied from the previous segment. The observation after an episode's last step t is row t of
+`final_observations`; for value-based learners its mask is row t of `final_masks`.
+
+A stream whose episode ends before its segment is full leaves the segment open. It continues it
+with its next episode, unless another stream does. A full segment is *closed*, and its slot (its
+index in the ring) is added to a queue. So rings hold, and rollouts consist of, equally many steps
+however short episodes are. An off-policy learner samples committed steps of any segment; an
 on-policy learner takes each closed segment whole and at most once, in the order of the queue.
 
 The writer (the actor) owns all arrays and counters, except the counters `WANTED`, `CONSUMED`,
@@ -19,8 +26,8 @@ The writer (the actor) owns all arrays and counters, except the counters `WANTED
   with release and loaded with acquire ordering, so a reader that sees the count sees these steps.
 - A reader reads `sequence`, copies, and reads it again; if it changed, the copy is discarded.
 - A segment's `closed_as` is the value of `CLOSED` after it was closed, until the slot is reused.
-  Its queue entry may be overwritten earlier: with short episodes, S more segments can close before
-  the slot is reused, because some of them were already open when the segment was closed.
+  Its queue entry may be overwritten earlier: S more segments can close before the slot is reused,
+  because some of them were already open when the segment was closed.
 - A writer that dies leaves at most one odd sequence behind. Readers skip that segment. The next
   writer (`BlockWriter`) empties it, makes its sequence even again, recounts the ring, and continues
   with the next segment. It also closes open segments of its predecessor.
@@ -52,7 +59,7 @@ from remuda.system.kernels import njit
 from remuda.system.memory.atomic import fence_acquire, fence_full, load, store
 from remuda.system.memory.packing import Packing
 from remuda.system.memory.shared import Fields
-from remuda.types import Array, Integers, State
+from remuda.types import Array, Bools, Floats, Integers, State
 
 # Indices in `counters`; each counter has its own cache line, to avoid false sharing.
 STRIDE = 8
@@ -83,11 +90,13 @@ COUNTERS = 14 * STRIDE
 
 # arrays of the steps
 CONTENTS = ("observations", "actions", "log_probs", "masks", "rewards", "discounts", "versions")
-SEGMENTS = ("recurrent_states", "numbers", "streams")  # arrays written when a segment starts
+SEGMENTS = ("recurrent_states", "numbers", "streams")  # arrays written when a piece starts
+FINAL = ("final_observations", "final_masks")  # arrays written when an episode ends
 # arrays for the order in which segments were closed
 QUEUE = ("queue", "queue_sequence", "queue_steps")
 NOTHING = -1  # sequence of a queue entry without a segment
 OPEN = 0  # `closed_as` of a segment that is not closed
+TRUNCATED = -1.0  # `discounts` of an episode's last step if it did not terminate
 
 OTHERS = -1  # in batches: version of a step whose action another policy chose
 
@@ -157,13 +166,17 @@ def fields_of(shape: StreamShape, length: int, segments: int) -> Fields:
         "log_probs": ((segments, length), np.float32),  # of the actions, when they were chosen
         "masks": ((segments, length + shape.keeps_last_mask, shape.mask_size), np.bool_),
         "rewards": ((segments, length), np.float32),
-        "discounts": ((segments, length), np.float32),  # 0: the episode terminated here
+        # 1, or at an episode's last step: 0 if it terminated, else `TRUNCATED`
+        "discounts": ((segments, length), np.float32),
         "versions": ((segments, length), np.int64),
         "sequence": ((segments,), np.int64),
         "committed": ((segments,), np.int64),
         "recurrent_states": ((segments, shape.memory), np.float32),  # before the first step
         "numbers": ((segments,), np.int64),  # value of HEAD that chose this slot
-        "streams": ((segments,), np.int64),
+        "streams": ((segments, length), np.int64),  # at the first step of each piece
+        # After the steps at which an episode ended. Other rows stay untouched and take no memory.
+        "final_observations": ((segments, length, shape.size), shape.dtype),
+        "final_masks": ((segments, length * shape.keeps_last_mask, shape.mask_size), np.bool_),
         "closed_as": ((segments,), np.int64),  # CLOSED after it was closed, or OPEN
         "queue": ((segments,), np.int64),
         "queue_sequence": ((segments,), np.int64),
@@ -203,7 +216,7 @@ class ExperienceRing:
 
     @property
     def tight(self) -> bool:
-        """Return whether a turn might overwrite untaken segments; short episodes cause this."""
+        """Return whether a turn might overwrite untaken segments."""
         shared = self.shared
         return is_tight(self.counters, shared["queue"], shared["numbers"], self.likely)
 
@@ -211,17 +224,6 @@ class ExperienceRing:
     def open_steps(self) -> int:
         """Return the committed steps of open segments; call it only while no writer is active."""
         return int(self.shared["committed"][self.shared["closed_as"] == OPEN].sum())
-
-    @property
-    def reachable(self) -> int:
-        """Estimate the steps that closed segments can hold before the writer reuses their slots."""
-        closed, ends = load(self.counters, CLOSED), self.shared["queue_steps"]
-        places = self.num_segments - 3 * self.likely
-        known = min(closed - 1, self.num_segments // 2)
-        if known < self.likely:
-            return max(places, 1) * self.segment_length
-        last, first = ((closed - 1 - i) % self.num_segments for i in (0, known))
-        return int(max(places, 1) * max(int(ends[last] - ends[first]), 0) / known)
 
     def ends_at(self, segments: int) -> tuple[int, int]:
         """Return `segments`, and the total steps in the first `segments` closed segments.
@@ -256,10 +258,14 @@ class ExperienceRing:
         committed = shared["committed"].copy()
         fence_acquire()
         saved |= {name: shared[name].copy() for name in (*CONTENTS, *SEGMENTS)}
+        ended = _ended(saved["discounts"], committed)
+        saved |= {name: shared[name][ended] for name in self._final}
         closed_as = shared["closed_as"].copy()
         fence_acquire()
         torn = (before % 2 == 1) | (shared["sequence"] != before)
         committed[torn] = 0
+        kept = _ended(saved["discounts"], committed)[ended]
+        saved |= {name: saved[name][kept] for name in self._final}
         # A segment that was closed after `closed` was read counts as open.
         closed_as[torn | (closed_as > closed)] = OPEN
         counters = {
@@ -280,8 +286,9 @@ class ExperienceRing:
         shared, counters = self.shared, self.counters
         if state is not None:
             arrays, counts = self._checked(state)
+            ended = _ended(arrays["discounts"], arrays["committed"])
             for name, array in arrays.items():
-                shared[name][...] = array
+                shared[name][ended if name in FINAL else ...] = array
             for name, word in SAVED_COUNTERS.items():
                 store(counters, word, counts[name])
         held = int(shared["committed"].sum())
@@ -289,6 +296,10 @@ class ExperienceRing:
         store(counters, WRITTEN, written)
         store(counters, OVERWRITTEN, written - held)
         store(counters, LOST, written if state is None else state["counters"]["lost"])
+
+    @property
+    def _final(self) -> tuple[str, ...]:
+        return FINAL if self.shape.keeps_last_mask else FINAL[:1]
 
     def _table(self) -> Table:
         shared, any_ = self.shared, None
@@ -309,6 +320,8 @@ class ExperienceRing:
     def _checked(self, state: State) -> tuple[dict[str, Array], dict[str, int]]:
         """Return the arrays and counters of a state; raise CheckpointError if they disagree."""
         arrays, words = fitting_all(state, self._table()), state["counters"]
+        ended = _ended(arrays["discounts"], arrays["committed"])
+        arrays |= fitting_all(state, {n: (self.shared[n][ended], None) for n in self._final})
         counts = {name: whole(words, name) for name in ("head", "closed", "lost")}
         # `release` sets these two to values that no run reaches.
         counts |= {name: whole(words, name, Range(0, 2**62)) for name in ("taken", "taken_steps")}
@@ -339,6 +352,12 @@ SAVED_COUNTERS = {
     "taken": TAKEN,
     "taken_steps": TAKEN_STEPS,
 }
+
+
+def _ended(discounts: Floats, committed: Integers) -> Bools:
+    """Return which committed steps are the last of an episode: [segments, length]."""
+    found: Bools = (discounts != 1.0) & (np.arange(discounts.shape[1]) < committed[:, None])
+    return found
 
 
 def _settle_queue(saved: State, counters: dict[str, int], overwritten: int) -> None:

@@ -94,7 +94,7 @@ class Segments(NamedTuple):
 
 
 class Beginnings(NamedTuple):
-    """The arrays that are written at the start of a segment."""
+    """The arrays that are written at the start of a segment, or of an episode in it."""
 
     recurrent_states: Floats
     numbers: Integers
@@ -110,22 +110,26 @@ class Decisions(NamedTuple):
     masks: Bools
     versions: Integers
     rewards: Floats
+    discounts: Floats
 
 
 class Outcomes(NamedTuple):
     """The arrays of a ring that an outcome is written to."""
 
-    observations: Array
-    masks: Bools
     rewards: Floats
     discounts: Floats
+    final_observations: Array
+    final_masks: Bools
 
 
 class OpenSegments(NamedTuple):
-    """The open segment of each stream of a ring, and its steps so far."""
+    """The open segments of a ring, by stream."""
 
-    slots: Integers
-    lengths: Integers
+    slots: Integers  # the segment of the stream's current episode
+    lengths: Integers  # the steps of that segment
+    paused: Integers  # the segment that the stream's last episode left open
+    # whether a stream may continue another's paused segment, because the policies of seats change
+    shared: bool
 
 
 class StreamPlan(NamedTuple):

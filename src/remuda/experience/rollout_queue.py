@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from remuda.experience.experience import NEVER, Experience
+from remuda.experience.pieces import Observed, observed
 from remuda.experience.ring import CLOSED, TAKEN, TAKEN_STEPS, ExperienceRing
 from remuda.experience.ring_block import Segments
 from remuda.experience.segments import (
@@ -24,13 +25,13 @@ from remuda.types import Integers
 @njit(cache=True)
 def _take(
     ring: Steps,
+    seen: Observed,
     closed: Segments,
     out: Steps,
     starts: Integers,
     row: int,
     segment: int,
     wanted: int,
-    n_frames: int,
     oldest: int,
     first_stream: int,
     check: bool,
@@ -39,7 +40,7 @@ def _take(
     """Copy segments until `wanted` steps are copied, or no segment is left.
 
     Skip segments before the newest `leave` steps, overwritten segments, and segments started by
-    versions before `oldest`. Return rows, steps and segments copied, the new `TAKEN` and
+    versions before `oldest`. Return rows, steps and pieces copied, the new `TAKEN` and
     `TAKEN_STEPS`, and the steps skipped.
     """
     num_segments = closed.sequence.size
@@ -55,6 +56,7 @@ def _take(
             first = later
             break
     rows, steps, copied, lost = 0, 0, 0, 0
+    more, pieces = 0, 0
     while i < count:
         at = i % num_segments
         slot, expected, end = closed.queue[at], closed.queue_sequence[at], closed.queue_steps[at]
@@ -69,17 +71,17 @@ def _take(
         # A dead writer may have left a segment that was closed before its first step: skip it.
         fresh = fresh and length > 0 and ring.versions[slot, 0] >= oldest
         if fresh:
-            out.recurrent_states[segment + copied] = ring.recurrent_states[slot]
-            starts[segment + copied] = row + rows
-            copy_segment(ring, slot, length, out, row + rows, n_frames, first_stream)
+            more, pieces = copy_segment(
+                ring, seen, slot, length, out, starts, row + rows, segment + copied, first_stream
+            )
             fence_acquire()
             fresh = load(closed.sequence, slot) == expected or not check
         lost += end - reached
         taken, reached = i, end
         if fresh:
-            rows += length + 1
+            rows += more
             steps += length
-            copied += 1
+            copied += pieces
             lost -= length
     return rows, steps, copied, taken, reached, lost
 
@@ -130,7 +132,7 @@ class RolloutQueue:
 
     def ready(self) -> bool:
         """Return whether a rollout can be taken; if not, the learner is woken when it can."""
-        return self.experience.has_rollout(self._newest) and self.experience.untaken > 0
+        return self.experience.has_rollout() and self.experience.untaken > 0
 
     def take(self, out: Rollout, policy: int, version: int) -> int:
         """Copy the next rollout into row `policy` of `out`; return its steps."""
@@ -160,11 +162,11 @@ class RolloutQueue:
     ) -> tuple[int, int, int, int, int, int]:
         to = (row_of(out, policy), out.starts[policy])
         at = (int(out.num_rows[policy]), int(out.num_segments[policy]))
-        n_frames, before = self.experience.shape.n_frames, self.experience.rings[: ring.actor]
-        first_stream = sum(other.num_streams for other in before)
-        options: tuple[Any, ...] = (wanted, n_frames, oldest, first_stream, self._check, leave)
+        first_stream = sum(other.num_streams for other in self.experience.rings[: ring.actor])
+        seen = observed(ring, self.experience.shape, unpacked=False)
+        options: tuple[Any, ...] = (wanted, oldest, first_stream, self._check, leave)
         found: tuple[int, int, int, int, int, int] = _take(
-            steps_of(ring), closed_of(ring), *to, *at, *options
+            steps_of(ring), seen, closed_of(ring), *to, *at, *options
         )
         return found
 

@@ -1,4 +1,4 @@
-"""Rollouts, which consist of whole segments copied from rings, and replay of segments."""
+"""Rollouts, which consist of the pieces of segments copied from rings, and replay of segments."""
 
 from __future__ import annotations
 
@@ -10,6 +10,13 @@ from typing import NamedTuple
 import numpy as np
 
 from remuda.experience.experience import Experience
+from remuda.experience.pieces import (
+    Observed,
+    observed,
+    piece_end,
+    write_next_observation,
+    write_observation,
+)
 from remuda.experience.ring import CLOSED, OTHERS, ExperienceRing
 from remuda.experience.ring_block import Segments
 from remuda.system.checkpoint.state import restore_rng, rng_state
@@ -17,15 +24,16 @@ from remuda.system.kernels import njit
 from remuda.system.memory.atomic import fence_acquire, load
 from remuda.types import Array, Bools, Floats, Integers, State
 
-AFTER = -1  # in `streams`: the row holds only a segment's final observation
+AFTER = -1  # in `streams`: the row holds only the observation after a segment
 
 
 @dataclass(frozen=True)
 class Rollout:
     """Segments of K policies, up to G segments in R rows each.
 
-    A segment has one row per step, then one for its final observation. Rows beyond `num_rows` hold
-    old data.
+    A segment of a rollout is a piece of a ring's segment, so all of its steps are of one episode.
+    It has one row per step, then one for the observation after it. Rows beyond `num_rows` hold old
+    data.
     """
 
     observations: Array  # [K, R, n_frames * size] stacked, in the environment's dtype
@@ -70,10 +78,10 @@ class Rollout:
 def rows_for(experience: Experience, replays: float = 0.0) -> int:
     """Return the rows of the largest rollout, including replayed segments."""
     length = experience.config.segment_length
-    # A rollout exceeds `experience.rollout` steps by less than a segment. Each segment has an extra
-    # row for its final observation.
+    # A rollout exceeds `experience.rollout` steps by less than a segment. Each piece has an extra
+    # row for the observation after it, and may have only one step.
     places = sum(ring.num_segments for ring in experience.rings)
-    rows = min(2 * (experience.rollout + length), places * (length + 1))
+    rows = 2 * min(experience.rollout + length, places * length)
     return rows + (2 * (math.ceil(rows * replays) + length) if replays else 0)
 
 
@@ -93,26 +101,46 @@ class Steps(NamedTuple):
 
 @njit(cache=True)
 def copy_segment(
-    ring: Steps, slot: int, length: int, out: Steps, row: int, n_frames: int, first_stream: int
-) -> None:
-    """Copy a segment of `length` steps to the rows from `row` on."""
-    size = ring.observations.shape[2]
-    for t in range(length + 1):
-        at = row + t
-        for frame in range(n_frames):
-            for j in range(size):
-                out.observations[at, frame * size + j] = ring.observations[slot, t + frame, j]
-        out.streams[at] = AFTER
-        out.rewards[at] = 0.0
-        out.discounts[at] = 0.0
-        if t < length:
+    ring: Steps,
+    seen: Observed,
+    slot: int,
+    length: int,
+    out: Steps,
+    starts: Integers,
+    row: int,
+    segment: int,
+    first_stream: int,
+) -> tuple[int, int]:
+    """Copy the pieces of a segment of `length` steps to the rows from `row` on.
+
+    `segment` is the number of the first piece in the rollout. Return the rows and pieces copied.
+    """
+    at, start, pieces = row, 0, 0
+    while start < length:
+        end = piece_end(ring.discounts, slot, start, length)
+        starts[segment + pieces] = at
+        if start == 0:
+            out.recurrent_states[segment] = ring.recurrent_states[slot]
+        else:  # an episode starts
+            out.recurrent_states[segment + pieces] = 0.0
+        for t in range(start, end):
+            write_observation(seen, slot, t, out.observations, at)
             out.actions[at] = ring.actions[slot, t]
             out.log_probs[at] = ring.log_probs[slot, t]
             out.masks[at] = ring.masks[slot, t]
             out.rewards[at] = ring.rewards[slot, t]
-            out.discounts[at] = ring.discounts[slot, t]
+            out.discounts[at] = abs(ring.discounts[slot, t])
             out.versions[at] = ring.versions[slot, t]
-            out.streams[at] = first_stream + ring.streams[slot]
+            out.streams[at] = first_stream + ring.streams[slot, start]
+            at += 1
+        write_next_observation(seen, slot, end - 1, out.observations, at)
+        out.streams[at] = AFTER
+        out.rewards[at] = 0.0
+        out.discounts[at] = 0.0
+        at += 1
+        start = end
+        pieces += 1
+    return at - row, pieces
 
 
 def steps_of(ring: ExperienceRing) -> Steps:
@@ -134,6 +162,7 @@ def row_of(out: Rollout, policy: int) -> Steps:
 @njit(cache=True)
 def _draw(
     ring: Steps,
+    seen: Observed,
     closed: Segments,
     places: Integers,
     count: int,
@@ -141,7 +170,6 @@ def _draw(
     starts: Integers,
     row: int,
     segment: int,
-    n_frames: int,
     oldest: int,
     own: bool,
     check: bool,
@@ -149,7 +177,7 @@ def _draw(
     """Copy the segments at the indices `places` of a ring's queue.
 
     `count` is the value of `CLOSED` when the places were drawn. Segments that were overwritten, or
-    started by versions before `oldest`, are left out. Return the rows, steps and segments copied.
+    started by versions before `oldest`, are left out. Return the rows, steps and pieces copied.
     """
     num_segments = closed.sequence.size
     rows, steps, copied = 0, 0, 0
@@ -164,16 +192,18 @@ def _draw(
             continue
         if ring.versions[slot, 0] < oldest:
             continue
-        out.recurrent_states[segment + copied] = ring.recurrent_states[slot]
-        starts[segment + copied] = row + rows
-        copy_segment(ring, slot, length, out, row + rows, n_frames, 0)
+        more, pieces = copy_segment(
+            ring, seen, slot, length, out, starts, row + rows, segment + copied, 0
+        )
         if not own:
-            out.versions[row + rows : row + rows + length] = OTHERS
+            for i in range(row + rows, row + rows + more):
+                if out.streams[i] != AFTER:
+                    out.versions[i] = OTHERS
         fence_acquire()
         if load(closed.sequence, slot) == expected or not check:
-            rows += length + 1
+            rows += more
             steps += length
-            copied += 1
+            copied += pieces
     return rows, steps, copied
 
 
@@ -214,7 +244,7 @@ class SegmentReplay:
         """Draw `replays` steps per taken step; with `alone`, train only on drawn steps."""
         self._sources = tuple(sources)
         self._rings = [(ring, i == 0) for i, found in enumerate(sources) for ring in found.rings]
-        self._n_frames, self._length = sources[0].shape.n_frames, sources[0].config.segment_length
+        self._shape, self._length = sources[0].shape, sources[0].config.segment_length
         self._rng, self._replays, self._alone = rng, replays, alone
         self._check = check_sequence
         one = Rollout.empty(sources[0], 1)
@@ -273,10 +303,11 @@ class SegmentReplay:
         base, drawn = 0, 0
         for (count, places), (ring, own), least in zip(held, self._rings, oldest, strict=True):
             here = picks[(picks >= base) & (picks < base + len(places))] - base
-            source = (steps_of(ring), closed_of(ring), places[here], count)
+            seen = observed(ring, self._shape, unpacked=False)
+            source = (steps_of(ring), seen, closed_of(ring), places[here], count)
             to = (row_of(out, policy), out.starts[policy])
             at = (int(out.num_rows[policy]), int(out.num_segments[policy]))
-            rows, steps, copied = _draw(*source, *to, *at, self._n_frames, least, own, self._check)
+            rows, steps, copied = _draw(*source, *to, *at, least, own, self._check)
             out.num_rows[policy] += rows
             out.num_steps[policy] += steps
             out.num_segments[policy] += copied

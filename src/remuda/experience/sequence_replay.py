@@ -1,4 +1,4 @@
-"""Replay for recurrent networks: segments as sequences of steps."""
+"""Replay for recurrent networks: the pieces of segments as sequences of steps."""
 
 from __future__ import annotations
 
@@ -7,16 +7,29 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from remuda.experience.experience import Experience
-from remuda.experience.replay import Replay, SurveyedRing, allow, n_step_return, write_action
+from remuda.experience.pieces import (
+    Observed,
+    observed,
+    piece_end,
+    write_next_observation,
+    write_observation,
+)
+from remuda.experience.replay import (
+    Replay,
+    SurveyedRing,
+    allow,
+    allow_next,
+    n_step_return,
+    write_action,
+)
 from remuda.experience.ring import OTHERS
 from remuda.system.kernels import njit
 from remuda.system.memory.atomic import fence_acquire, load
-from remuda.system.memory.packing import packed, write_numbers
 from remuda.types import Array, Bools, Floats, Integers
 
 
 class SequenceBatch(NamedTuple):
-    """G segments of up to T steps for each of K policies; see `Batch` for single steps.
+    """G pieces of up to T steps for each of K policies; see `Batch` for single steps.
 
     Training uses the steps that `valid` selects: all but the burn-in. Entries beyond `lengths` are
     padding.
@@ -70,62 +83,64 @@ class SequenceBatch(NamedTuple):
 class _Ring(NamedTuple):
     """The arrays of a ring from which sequences are copied."""
 
-    observations: Array
     actions: Array
     masks: Bools
+    final_masks: Bools
     rewards: Floats
     discounts: Floats
     versions: Integers
     recurrent_states: Floats
     sequence: Integers
     committed: Integers
-    floats: Floats  # of packed observations
-    runs: Integers
+    observed: Observed
 
 
 class _Kind(NamedTuple):
     """The options for copying sequences."""
 
     sizes: Integers  # number of options of each component of an action
-    n_frames: int
     n_steps: int
     discount: float
     burn_in: int
 
 
 @njit(cache=True)
-def _copy(ring: _Ring, slot: int, length: int, kind: _Kind, out: SequenceBatch, b: int) -> None:
-    size = out.inputs.shape[2] // kind.n_frames  # numbers in an observation
+def _copy(
+    ring: _Ring, slot: int, start: int, end: int, kind: _Kind, out: SequenceBatch, b: int
+) -> None:
+    """Copy the piece of steps `start` to `end` - 1."""
+    length, branching = end - start, out.choices_tm1.shape[2] > 0
     began = True
     for j in range(ring.recurrent_states.shape[1]):
-        out.states[b, j] = ring.recurrent_states[slot, j]
-        began &= ring.recurrent_states[slot, j] == 0.0
+        # Pieces after the first begin with an episode.
+        out.states[b, j] = ring.recurrent_states[slot, j] if start == 0 else 0.0
+        began &= out.states[b, j] == 0.0
     # At an episode's start (a zero state) no burn-in is needed.
     out.burn_in[b] = 0 if began else min(kind.burn_in, length - 1)
     out.lengths[b] = length
-    for t in range(length + 1):
-        for frame in range(kind.n_frames):
-            if ring.runs.size:
-                row, floats = (
-                    ring.observations[slot, t + frame],
-                    ring.floats[slot, t + frame],
-                )
-                write_numbers(row, floats, ring.runs, out.inputs[b, t], frame * size, size)
-                continue
-            for j in range(size):
-                out.inputs[b, t, frame * size + j] = ring.observations[slot, t + frame, j]
-        if out.allowed.shape[2]:
-            if t == length and ring.discounts[slot, t - 1] == 0.0:  # the episode terminated
-                out.allowed[b, t] = True
-            else:
-                branching = out.choices_tm1.shape[2] > 0
-                allow(ring.masks, slot, t, kind.sizes, branching, out.allowed[b], t)
     for t in range(length):
-        end = min(t + kind.n_steps, length)
-        found = n_step_return(ring.rewards, ring.discounts, slot, t, end, kind.discount)
-        out.r_t[b, t], out.discount_t[b, t] = found
-        write_action(ring.actions, slot, t, kind.sizes, t, out.a_tm1[b], out.choices_tm1[b])
-        out.after[b, t] = end
+        write_observation(ring.observed, slot, start + t, out.inputs[b], t)
+        if out.allowed.shape[2]:
+            allow(ring.masks, slot, start + t, kind.sizes, branching, out.allowed[b], t)
+    write_next_observation(ring.observed, slot, end - 1, out.inputs[b], length)
+    if out.allowed.shape[2]:
+        allow_next(
+            ring.discounts,
+            ring.masks,
+            ring.final_masks,
+            slot,
+            end - 1,
+            kind.sizes,
+            branching,
+            out.allowed[b],
+            length,
+        )
+    for t in range(length):
+        last = min(start + t + kind.n_steps, end)
+        found = n_step_return(ring.rewards, ring.discounts, slot, start + t, last, kind.discount)
+        out.r_t[b, t], out.discount_t[b, t], last = found
+        write_action(ring.actions, slot, start + t, kind.sizes, t, out.a_tm1[b], out.choices_tm1[b])
+        out.after[b, t] = last - start
     # Pad with a real observation: a network may return NaN for zeros, which would spoil the
     # gradient of the valid steps.
     for t in range(length + 1, out.inputs.shape[1]):
@@ -151,7 +166,7 @@ def _gather(
     own: bool,
     check: bool,
 ) -> int:
-    """Copy the picks that belong to this ring, whose first segment has number `base`.
+    """Copy the picks that belong to this ring, whose first piece has number `base`.
 
     Return how many were overwritten during the copy; they stay True in `todo`.
     """
@@ -161,26 +176,29 @@ def _gather(
         if not todo[b] or pick < 0 or pick >= ends[-1]:
             continue
         slot = np.searchsorted(ends, pick, side="right")
-        length = load(ring.committed, slot)
-        if length > 0:
-            _copy(ring, slot, length, kind, out, b)
-            for t in range(length):
-                out.versions[b, t] = ring.versions[slot, t] if own else OTHERS
+        committed = load(ring.committed, slot)
+        start, end = 0, piece_end(ring.discounts, slot, 0, committed)
+        for _ in range(pick - (ends[slot - 1] if slot > 0 else 0)):
+            start, end = end, piece_end(ring.discounts, slot, end, committed)
+        if end > start:
+            _copy(ring, slot, start, end, kind, out, b)
+            for t in range(start, end):
+                out.versions[b, t - start] = ring.versions[slot, t] if own else OTHERS
         fence_acquire()
-        todo[b] = length == 0 or (check and load(ring.sequence, slot) != sequences[slot])
+        todo[b] = end == start or (check and load(ring.sequence, slot) != sequences[slot])
         left += todo[b]
     return left
 
 
 class SequenceReplay(Replay[SequenceBatch]):
-    """Uniform replay of segments with all their committed steps.
+    """Uniform replay of the pieces of segments with all their committed steps.
 
     A segment includes the actor's recurrent state before its first step ("stored state",
-    Kapturowski et al. 2019, section 3). The segment's first `experience.burn_in` steps recompute
-    that state with newer weights.
+    Kapturowski et al. 2019, section 3). The first `experience.burn_in` steps recompute that state
+    with newer weights. The other pieces of a segment start with an episode, from a zero state.
     """
 
-    draws_segments = True
+    draws_pieces = True
 
     def empty(self, num_policies: int, size: int, weighed: bool = False) -> SequenceBatch:
         return SequenceBatch.empty(self.experience, num_policies, size, weighed)
@@ -195,11 +213,9 @@ class SequenceReplay(Replay[SequenceBatch]):
         base: int,
     ) -> int:
         experience, shared = self.experience, held.ring.shared
-        n_frames, burn_in = experience.shape.n_frames, experience.config.burn_in
-        kind = _Kind(self._sizes, n_frames, self._n_steps, self.discount, burn_in)
-        rows = packed(experience.shape.packing, shared["observations"])
-        arrays: list[Any] = [*(shared[name] for name in _Ring._fields[:-2]), *rows]
-        ring = _Ring(*arrays)
+        kind = _Kind(self._sizes, self._n_steps, self.discount, experience.config.burn_in)
+        arrays: list[Any] = [shared[name] for name in _Ring._fields[:-1]]
+        ring = _Ring._make([*arrays, observed(held.ring, experience.shape)])
         row = SequenceBatch(*(array[policy] for array in out))
         seen = (held.sequences, held.ends, picks, todo)
         return _gather(ring, *seen, kind, row, base, held.own, self._check)

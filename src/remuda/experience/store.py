@@ -7,27 +7,10 @@ classes. Any other store must pass `tests/contracts/test_experience_store.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from remuda.config import ExperienceConfig
 from remuda.types import State
-
-
-@dataclass(frozen=True)
-class HeldSteps:
-    """The steps that a policy's rings can hold, estimated from the mean length of a segment."""
-
-    steps: int
-    wanted: int  # the capacity, or the steps of a rollout
-    is_rollout: bool  # whether `wanted` is a rollout; if `share` < 1, it ends early
-    mean_length: float  # mean steps in a segment
-    segment_length: int  # maximum steps in a segment
-    advised: int  # a `segment_length` with which more steps fit
-
-    @property
-    def share(self) -> float:
-        return min(self.steps / max(self.wanted, 1), 1.0)
 
 
 class ExperienceStore(Protocol):
@@ -53,10 +36,6 @@ class ExperienceStore(Protocol):
     @property
     def fill(self) -> float:
         """Return the share of the segments, or of a rollout, that is filled with steps."""
-
-    @property
-    def held(self) -> HeldSteps | None:
-        """Estimate how many steps the rings can hold; None until enough segments are closed."""
 
     @property
     def untaken(self) -> int:

@@ -12,6 +12,7 @@ an array or assign a slice of an array.
 
 from __future__ import annotations
 
+from remuda.experience.pieces import first_frame
 from remuda.experience.ring import (
     CLOSED,
     CLOSED_STEPS,
@@ -20,6 +21,7 @@ from remuda.experience.ring import (
     NEXT_OVERWRITTEN,
     OPEN,
     OVERWRITTEN,
+    TRUNCATED,
     WANTED,
     WRITTEN,
 )
@@ -54,7 +56,28 @@ def _of_ring(block: Segments, ring: int) -> Segments:
 
 
 @njit(cache=True, _nrt=False)
-def _begin_segment(segments: Segments, beginnings: Beginnings, slots: Integers, stream: int) -> int:
+def _paused_segment(numbers: Integers, places: OpenSegments, place: int) -> int:
+    """Return the segment that this stream's last episode left open, and continue it.
+
+    If there is none and segments are shared, return the oldest of another stream, or `NOWHERE`.
+    """
+    paused = places.paused
+    if paused[place] == NOWHERE and places.shared:
+        for other in range(paused.size):
+            is_first = paused[place] == NOWHERE
+            if paused[other] != NOWHERE and (
+                is_first or numbers[paused[other]] < numbers[paused[place]]
+            ):
+                place = other
+    slot: int = paused[place]
+    paused[place] = NOWHERE
+    return slot
+
+
+@njit(cache=True, _nrt=False)
+def _begin_segment(
+    segments: Segments, beginnings: Beginnings, places: OpenSegments, stream: int
+) -> int:
     """Reuse the oldest segment that is not open; the caller makes its `sequence` even again."""
     sequence, committed, counters = segments.sequence, segments.committed, segments.counters
     head = load(counters, HEAD)
@@ -62,8 +85,8 @@ def _begin_segment(segments: Segments, beginnings: Beginnings, slots: Integers, 
         slot = head % sequence.size
         head += 1
         is_open = False
-        for other in slots:
-            is_open |= other == slot
+        for other in range(places.slots.size):
+            is_open |= places.slots[other] == slot or places.paused[other] == slot
         if not is_open:
             break
     store(counters, HEAD, head)
@@ -74,7 +97,7 @@ def _begin_segment(segments: Segments, beginnings: Beginnings, slots: Integers, 
     store(counters, OVERWRITTEN, overwritten)
     store(committed, slot, 0)
     beginnings.numbers[slot] = head - 1
-    beginnings.streams[slot] = stream
+    beginnings.streams[slot, 0] = stream
     segments.closed_as[slot] = OPEN
     return slot
 
@@ -86,8 +109,8 @@ def _close_segment(segments: Segments, slot: int) -> None:
     The queue entry and `closed_as` are complete before `CLOSED` counts the segment. If a writer
     dies before that, the segment is still open: the next writer resets `closed_as` in `repair`, and
     closes the segment. If the writer dies after that, the segment is closed, and `repair` reads
-    `CLOSED_STEPS` from the entry. `repair` tests `closed_as`, because with short episodes the entry
-    may already belong to another segment.
+    `CLOSED_STEPS` from the entry. `repair` tests `closed_as`, because the entry may already belong
+    to another segment.
 
     A reader of the previous entry loads `CLOSED` again to detect that the entry was replaced. So a
     reader that sees any part of the new entry must also see the last stored `CLOSED`. Without the
@@ -140,16 +163,19 @@ def _decide_stream(
     fresh = 0
     slot, t = places.slots[place], places.lengths[place]
     if slot == NOWHERE:
-        slot = _begin_segment(segments, beginnings, places.slots, place)
-        for i in range(n_frames - 1):
-            for j in range(steps.observations.shape[2]):
-                steps.observations[slot, i, j] = 0
-        _copy(choices.observations, stream, steps.observations, slot, n_frames - 1)
-        _copy(choices.masks, stream, steps.masks, slot, 0)
-        for j in range(beginnings.recurrent_states.shape[1]):
-            beginnings.recurrent_states[slot, j] = choices.recurrent_states[stream, j]
-        store(segments.sequence, slot, segments.sequence[slot] + 1)
-        t = 0
+        slot = _paused_segment(beginnings.numbers, places, place)
+        if slot == NOWHERE:
+            slot = _begin_segment(segments, beginnings, places, place)
+            for i in range(n_frames - 1):
+                for j in range(steps.observations.shape[2]):
+                    steps.observations[slot, i, j] = 0
+            for j in range(beginnings.recurrent_states.shape[1]):
+                beginnings.recurrent_states[slot, j] = choices.recurrent_states[stream, j]
+            store(segments.sequence, slot, segments.sequence[slot] + 1)
+        t = segments.committed[slot]
+        beginnings.streams[slot, t] = place
+        _copy(choices.observations, stream, steps.observations, slot, n_frames - 1 + t)
+        _copy(choices.masks, stream, steps.masks, slot, t)
     else:
         # The previous step needs this observation and mask too, so write them before its commit.
         _copy(choices.observations, stream, steps.observations, slot, n_frames - 1 + t)
@@ -162,8 +188,12 @@ def _decide_stream(
         if t == length:  # the episode continues in another segment, with the same frames
             last = slot
             _close_segment(segments, last)
-            slot = _begin_segment(segments, beginnings, places.slots, place)
-            for i in range(n_frames):
+            slot = _begin_segment(segments, beginnings, places, place)
+            first = first_frame(steps.discounts, last, t, n_frames)
+            for i in range(first):
+                for j in range(steps.observations.shape[2]):
+                    steps.observations[slot, i, j] = 0
+            for i in range(first, n_frames):
                 for j in range(steps.observations.shape[2]):
                     steps.observations[slot, i, j] = steps.observations[last, t + i, j]
             _copy(choices.masks, stream, steps.masks, slot, 0)
@@ -237,15 +267,17 @@ def _end_stream(
     steps.discounts[slot, t] = 0.0 if terminated else 1.0
     if not (terminated or results.truncated[stream]):
         return 0
-    n_frames = steps.observations.shape[1] - steps.rewards.shape[1]
-    _copy(results.final_observations, stream, steps.observations, slot, n_frames + t)
-    if t + 1 < steps.masks.shape[1]:
-        # After a termination every action counts as allowed.
-        for i in range(results.final_masks.shape[1]):
-            steps.masks[slot, t + 1, i] = terminated or results.final_masks[stream, i]
+    _copy(results.final_observations, stream, steps.final_observations, slot, t)
+    if not terminated:
+        steps.discounts[slot, t] = TRUNCATED
+        if t < steps.final_masks.shape[1]:
+            _copy(results.final_masks, stream, steps.final_masks, slot, t)
     store(segments.committed, slot, t + 1)
-    _close_segment(segments, slot)
     places.slots[place] = NOWHERE
+    if t + 1 == steps.rewards.shape[1]:
+        _close_segment(segments, slot)
+    else:
+        places.paused[place] = slot
     return 1
 
 
@@ -257,6 +289,7 @@ def decide(
     masks: Bools,
     versions: Integers,
     rewards: Floats,
+    discounts: Floats,
     sequence: Integers,
     committed: Integers,
     closed_as: Integers,
@@ -269,6 +302,8 @@ def decide(
     owners: Integers,
     slots: Integers,
     lengths: Integers,
+    paused: Integers,
+    shared: bool,
     rows: Integers,
     firsts: Integers,
     watched: int,
@@ -306,9 +341,15 @@ def decide(
     num_due = 0
     for p in range(rows.size):
         ring = Decisions(
-            observations[p], actions[p], log_probs[p], masks[p], versions[p], rewards[p]
+            observations[p],
+            actions[p],
+            log_probs[p],
+            masks[p],
+            versions[p],
+            rewards[p],
+            discounts[p],
         )
-        segments, places = _of_ring(block, p), OpenSegments(slots[p], lengths[p])
+        segments, places = _of_ring(block, p), OpenSegments(slots[p], lengths[p], paused[p], shared)
         beginnings = Beginnings(recurrent_states[p], numbers[p], owners[p])
         due[p] = _decide_ring(
             ring, segments, beginnings, places, choices, plan, rows[p], firsts[p], watched
@@ -319,10 +360,10 @@ def decide(
 
 @njit(cache=True, _nrt=False)
 def outcome(
-    observations: Array,
-    masks: Bools,
     rewards: Floats,
     discounts: Floats,
+    own_final_observations: Array,
+    own_final_masks: Bools,
     sequence: Integers,
     committed: Integers,
     closed_as: Integers,
@@ -332,6 +373,8 @@ def outcome(
     counters: Integers,
     slots: Integers,
     lengths: Integers,
+    paused: Integers,
+    shared: bool,
     rows: Integers,
     firsts: Integers,
     watched: int,
@@ -356,8 +399,8 @@ def outcome(
     )
     num_due = 0
     for p in range(rows.size):
-        steps = Outcomes(observations[p], masks[p], rewards[p], discounts[p])
-        segments, places = _of_ring(block, p), OpenSegments(slots[p], lengths[p])
+        steps = Outcomes(rewards[p], discounts[p], own_final_observations[p], own_final_masks[p])
+        segments, places = _of_ring(block, p), OpenSegments(slots[p], lengths[p], paused[p], shared)
         fresh = 0
         for i in range(begins[rows[p]], begins[rows[p] + 1]):
             stream = streams[i]

@@ -14,7 +14,14 @@ import numpy as np
 from remuda.experience import write_kernels as kernels
 from remuda.experience.backpressure import Backpressure
 from remuda.experience.experience import Experience
-from remuda.experience.ring import CLOSED_STEPS, CONTENTS, OPEN, WRITTEN, ExperienceRing
+from remuda.experience.ring import (
+    CLOSED_STEPS,
+    CONTENTS,
+    FINAL,
+    OPEN,
+    WRITTEN,
+    ExperienceRing,
+)
 from remuda.experience.ring_block import (
     Beginnings,
     Choices,
@@ -38,7 +45,8 @@ class BlockWriter:
     of an episode belong to no step.
 
     A `StreamPlan` lists, for every row, the streams that the policy of that row plays. A matchmaker
-    changes a stream's policy only at an episode's start, so no segment holds steps of two policies.
+    changes a stream's policy only at an episode's start. Then the segment that the last episode
+    left open may be continued by any stream of its policy, or it would wait for this stream.
     """
 
     def __init__(
@@ -66,9 +74,10 @@ class BlockWriter:
         self._due: Bools = np.zeros(len(rows), np.bool_)
         self._slots: Integers = np.full((len(rows), ring.num_streams), NOWHERE, np.int64)
         self._lengths: Integers = np.zeros((len(rows), ring.num_streams), np.int64)
+        self._paused: Integers = np.full_like(self._slots, NOWHERE)
         # The kernels, with the first arguments of every call bound.
         segments = Segments(*(arrays[name] for name in Segments._fields))
-        places = OpenSegments(self._slots, self._lengths)
+        places = OpenSegments(self._slots, self._lengths, self._paused, own_streams == 0)
         watched = CLOSED_STEPS if experiences[0].rollout else WRITTEN
         each = (*places, self._rows, self._rows * own_streams, watched, self._due)
         decisions = (arrays[name] for name in (*Decisions._fields, *Segments._fields))
@@ -110,7 +119,8 @@ class BlockWriter:
         """Return whether the ring has the segments of a saved state; False if the ring is new."""
         ring = self._ring_of(row)
         like = {name: array[ring] for name, array in self._places.items()}
-        slots = check_places(state, self.ring, like)["slots"]
+        found = check_places(state, self.ring, like)
+        slots = np.concatenate((found["slots"], found["paused"]))
         return bool((self._segments[ring].sequence[slots[slots != NOWHERE]] > 0).all())
 
     def restore(self, state: State) -> None:
@@ -123,12 +133,13 @@ class BlockWriter:
         ring = self._ring_of(row)
         found = check_places(state, self.ring, {n: a[ring] for n, a in self._places.items()})
         slots, lengths = found["slots"], found["lengths"]
-        check_open(state, self.rings[row], slots, lengths)
+        check_open(state, self.rings[row], slots, lengths, found["paused"])
         at_steps = self._steps_at(ring, slots, lengths)
         steps = {n: fitting(state, n, self._steps[n][at]) for n, at in at_steps.items()}
         actions = steps["actions"][:, None]
         self.rings[row].check_actions(state, actions, np.ones(len(actions), np.int64))
-        self._slots[ring], self._lengths[ring] = slots, lengths
+        for name, array in self._places.items():
+            array[ring] = found[name]
         for name, at in at_steps.items():
             self._steps[name][at] = steps[name]
 
@@ -149,7 +160,7 @@ class BlockWriter:
 
     @property
     def _places(self) -> dict[str, Integers]:
-        return {"slots": self._slots, "lengths": self._lengths}
+        return {"slots": self._slots, "lengths": self._lengths, "paused": self._paused}
 
     def _wake_learners(self) -> None:
         for p in np.flatnonzero(self._due):
@@ -172,9 +183,12 @@ class BlockWriter:
     def clear(self, row: int) -> bool:
         """Empty the ring of a row that no stream plays; return False if the row has no ring here.
 
-        If the actor dies halfway, its successor clears the ring again.
+        Segments that were left open are closed first, so their steps count as passed. If the actor
+        dies halfway, its successor clears the ring again.
         """
         for p in np.flatnonzero(self._rows == row):
+            self._paused[p] = NOWHERE
+            kernels.close_orphans(self._segments[p])
             kernels.clear_ring(self._segments[p])
             return True
         return False
@@ -213,7 +227,7 @@ class BlockWriter:
 
 
 def _arrays_of(experiences: Sequence[Experience], actor: int) -> dict[str, Array]:
-    names = {*Segments._fields, *Beginnings._fields, *CONTENTS} - {"counters"}
+    names = {*Segments._fields, *Beginnings._fields, *CONTENTS, *FINAL} - {"counters"}
     block, first, count = experiences[0].block, experiences[0].index, len(experiences)
     assert [experience.index - first for experience in experiences] == list(range(count))
     here = slice(first, first + count)
@@ -224,18 +238,25 @@ def _arrays_of(experiences: Sequence[Experience], actor: int) -> dict[str, Array
 def check_places(
     state: State, ring: ExperienceRing, like: Mapping[str, Integers]
 ) -> dict[str, Array]:
-    """Return the saved `slots` and `lengths`; raise CheckpointError if they do not fit."""
+    """Return the fields of `OpenSegments` as saved; raise CheckpointError if they do not fit."""
     segments, steps = Range(NOWHERE, ring.num_segments - 1), Range(0, ring.segment_length)
-    table = {"slots": (like["slots"], segments), "lengths": (like["lengths"], steps)}
-    return fitting_all(state, table)
+    ranges = {"slots": segments, "lengths": steps, "paused": segments}
+    return fitting_all(state, {name: (like[name], allowed) for name, allowed in ranges.items()})
 
 
-def check_open(state: State, ring: ExperienceRing, slots: Integers, lengths: Integers) -> None:
+def check_open(
+    state: State, ring: ExperienceRing, slots: Integers, lengths: Integers, paused: Integers
+) -> None:
     """Raise CheckpointError unless streams [N] can continue these segments at these steps."""
     open_, steps = slots[slots != NOWHERE], lengths[slots != NOWHERE]
-    fits = len(np.unique(open_)) == len(open_) < max(ring.num_segments, 1)
+    every = np.concatenate((open_, paused[paused != NOWHERE]))
+    fits = len(np.unique(every)) == len(every) < max(ring.num_segments, 1)
     require(state, "slots", fits, "each stream has its own open segment, and one more is free")
     shared = ring.shared
+    left = shared["committed"][every[len(open_) :]]
+    fits = bool((left >= 1).all() and (left < ring.segment_length).all())
+    fits &= bool((shared["closed_as"][every[len(open_) :]] == OPEN).all())
+    require(state, "paused", fits, "a paused segment is open and has room for a step")
     fits = bool((shared["closed_as"][open_] == OPEN).all() and (steps >= 1).all())
     require(state, "slots", fits, "a stream's segment is open and has at least one step")
     fits = bool((shared["committed"][open_] <= steps).all())

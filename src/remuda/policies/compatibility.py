@@ -86,7 +86,7 @@ def check_group(group: str, members: Sequence[PolicySpec]) -> None:
                 "observations or actions, so neither can learn from the other; give each its own "
                 "group"
             )
-        lengths = [s.config.experience.segment_length for s in (first, other)]
+        lengths = [s.config.stored.segment_length for s in (first, other)]
         if lengths[0] != lengths[1]:
             raise ConfigError(
                 f"experience.group {group!r}: {first.name} has an experience.segment_length of "

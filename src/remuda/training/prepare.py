@@ -91,7 +91,7 @@ def minibatch_warnings(config: Config, specs: Sequence[PolicySpec], seats: int) 
         policy, parts = spec.config, spec.config.ppo.minibatches
         if not policy.rollout_length or parts is None:
             continue
-        length, steps = policy.experience.segment_length, policy.rollout_length
+        length, steps = policy.stored.segment_length, policy.rollout_length
         each = -(-steps // length) if spec.memory else steps
         streams = config.env.num_envs * (seats if config.population.dealt else 1)
         if policy.experience.group:  # the policy also trains on steps of others in its group

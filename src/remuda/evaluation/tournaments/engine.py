@@ -21,7 +21,7 @@ import numpy as np
 from remuda.analysis.as_json import as_json
 from remuda.envs.description import EnvSpec
 from remuda.envs.registry import GAMES
-from remuda.evaluation.evaluate import copies_within
+from remuda.evaluation.evaluate import copies_in_time, most_copies
 from remuda.evaluation.results import Limits
 from remuda.evaluation.tournaments.entrants import (
     Entrant,
@@ -42,7 +42,7 @@ from remuda.system.user_errors import naming_user_code
 from remuda.types import Integers, Numbers
 
 COPIES = 1024  # most copies of one of Remuda's own games, whose states are arrays
-OBJECTS = 100  # most copies of any other game, which may have one object per copy
+OBJECTS = 100  # most copies of another game, if no entrant's run limits them
 OBSERVATIONS = 1 << 29  # approximate limit of all agents' observations, in bytes
 
 
@@ -112,7 +112,7 @@ def play(
     - `arguments`: settings to save in the directory, with which the tournament can be repeated.
     - `processes`: number of processes that play; 1: only this one; None: as many as are useful, at
       most one for each core.
-    - `copies`: maximum environment copies in a process; None: chosen automatically.
+    - `copies`: maximum environment copies in a process; None: see `copies_for`.
     """
     limits = limits or Limits()
     with open_tournament(setup, episodes, directory, arguments, processes=processes) as opened:
@@ -146,7 +146,9 @@ class OpenTournament:
         if not len(numbers):
             return ""
         number = copies or copies_for(self.setup.env, self.schedule.players)
-        count = 1 if abandons else self.processes or useful_processes(len(numbers), number)
+        number, limits = copies_in_time(self.setup.env, min(number, len(numbers)), limits)
+        each = copies or max(number, OBJECTS)  # a process takes long to start
+        count = 1 if abandons else self.processes or useful_processes(len(numbers), each)
         if count > 1 and not self._workers:
             workers = Workers(self.setup, self.schedule.episodes, count)
             self._workers.append(self.stack.enter_context(closing(workers)))
@@ -235,7 +237,7 @@ def margin(
         between = [schedule.cells[0, 1], schedule.cells[1, 0]]
         numbers = np.arange(schedule.num_matches)
         numbers = numbers[np.isin(numbers % len(schedule.seatings), between)]
-        copies, limits = copies_within(spec, len(numbers), limits)
+        copies = most_copies(spec, len(numbers))
         if opened.play(numbers, limits, len(numbers), copies, abandons=True):
             return math.nan
         means = opened.tournament("").means
@@ -243,10 +245,15 @@ def margin(
 
 
 def copies_for(env: EnvSpec, players: Sequence[Entrant]) -> int:
-    """Return the number of environment copies to play at once."""
+    """Return the number of environment copies to play at once.
+
+    A game that is not Remuda's own may have an object for each copy, so the entrants' runs limit
+    their number.
+    """
     configs = [player.spec.config for player in players if isinstance(player, Player)]
     layouts = {(c.algorithm, c.network.model_dump_json(), c.n_frames) for c in configs}
     numbers = 4 + sum(n_frames for *_, n_frames in layouts)  # inputs of each network layout
-    limit = COPIES if env.game in GAMES else OBJECTS
+    runs = [player.num_envs for player in players if isinstance(player, Player)]
+    limit = COPIES if env.game in GAMES else max(runs, default=0) or OBJECTS
     size = sum(int(np.prod(agent.observation_space.shape or (1,))) for agent in env.agents)
     return max(1, min(limit, OBSERVATIONS // max(4 * numbers * size, 1)))

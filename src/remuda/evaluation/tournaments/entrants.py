@@ -25,6 +25,7 @@ class Player:
     spec: PolicySpec
     snapshot: Snapshot
     agent: AgentSpec  # the agent as which the policy was trained, or an equivalent agent
+    num_envs: int = 0  # environment copies of the policy's run; 0: unknown
 
 
 Entrant = Player | str  # a trained policy, or the name of a scripted policy
@@ -173,7 +174,8 @@ def setup_of_snapshots(
                 )
             for each in able:
                 if each not in players:
-                    players[each] = Player(specs[each], snapshots[each], agent)
+                    player = Player(specs[each], snapshots[each], agent, config.env.num_envs)
+                    players[each] = player
             members.append(tuple(players[each] for each in able))
         participants.append(Participant(name, tuple(members)))
     env = config.env
@@ -186,7 +188,8 @@ def _fixed_entrants(spec: RunSpec, names: Sequence[str], agent: AgentSpec) -> It
     yield from (scripted[name] for name in names if name in scripted)
     specs = {each.name: each for each in spec.policies}
     for each in spec.fixed_members(names):
-        yield Player(specs[each.origin.like], each.snapshot, agent)
+        num_envs = spec.config.env.num_envs
+        yield Player(specs[each.origin.like], each.snapshot, agent, num_envs)
 
 
 def check_fits(game: str, name: str, entrant: Entrant, agent: AgentSpec) -> None:

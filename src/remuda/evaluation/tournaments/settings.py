@@ -38,6 +38,9 @@ class TournamentSettings(Section):
     processes: PositiveInt | None = None
     """Number of parallel processes; the result does not depend on it. None: as many as are
     useful, at most one per core; in Python the default is 1."""
+    copies: PositiveInt | None = None
+    """Maximum environment copies in each process. None: `env.num_envs` of the entrants' runs, or up
+    to 1,024 for Remuda's own games, whose copies are rows of arrays."""
     directory: PathSetting | None = None
     """The directory for matches; the same command continues a tournament there. None: one under
     `runs/tournaments/`, named after the game and all settings that determine the matches; in

@@ -233,7 +233,7 @@ def play_here(
     - `watch`: called after each turn with the number of finished matches.
     - `part`: distinguishes the draws of user-made scripted policies in several processes.
     """
-    if not len(numbers):
+    if not len(numbers) or stopped():  # environments may be slow to make
         return 0
     env = setup.env.make(min(copies, len(numbers)), setup.check)
     game = find_game(setup.game)

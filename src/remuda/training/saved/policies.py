@@ -226,7 +226,8 @@ class SavedPolicies:
         likes = {member.origin.name: member.origin.like for member in self._imported}
         like = likes.get(policy, policy)
         spec = next(spec for spec in self.specs if spec.name == like)
-        return Player(spec, snapshot, self.spec.agent_of(spec.name))
+        num_envs = self.config.env.num_envs
+        return Player(spec, snapshot, self.spec.agent_of(spec.name), num_envs)
 
     @cached_property
     def _imported(self) -> tuple[Imported, ...]:

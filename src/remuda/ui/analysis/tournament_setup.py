@@ -41,7 +41,7 @@ RECORDED = (
     *("run", "checkpoints", "game", "env", "scripted", "seed", "sampled"),
     *("episodes", "until", "matches"),
 )  # options recorded in a tournament's directory, for `--resume`
-RESUMED = ("resume", "episodes", "matches", "seconds", "processes", "format")
+RESUMED = ("resume", "episodes", "matches", "seconds", "processes", "copies", "format")
 """Options that may be used with `--resume`."""
 
 
@@ -240,7 +240,8 @@ def _find_players(
             # For a member from another run, the record contains the name in that run.
             matches = policy in specs and (name == policy or name not in specs)
             if key not in found and key[1:] == version and matches:
-                found[key] = Player(specs[policy], snapshot, saved.spec.agent_of(policy))
+                agent, num_envs = saved.spec.agent_of(policy), saved.config.env.num_envs
+                found[key] = Player(specs[policy], snapshot, agent, num_envs)
         if len(found) == len(keys):
             break
     return found
@@ -271,11 +272,12 @@ def play_shown(
         limits = Limits(settings.seconds, interrupted=stopped)
         limits = replace(limits, watch=progress) if is_shown else limits
         if not settings.until:
-            plain = (settings.episodes, directory, record, limits, settings.processes)
-            return play(setup, *plain), progress
+            plain = (settings.episodes, directory, record, limits)
+            return play(setup, *plain, settings.processes, settings.copies), progress
         look = progress.look if is_shown else None
-        common = (directory, record, limits, settings.matches, look, settings.processes)
-        return play_until(setup, settings.until, *common), progress
+        common = (directory, record, limits, settings.matches, look)
+        how = (settings.processes, settings.copies)
+        return play_until(setup, settings.until, *common, *how), progress
 
 
 def named_entrants(entrants: object) -> dict[str, Policy | str]:

@@ -58,7 +58,7 @@ class TournamentOptions(TournamentSettings, PrintOptions):
     env: GameOptions = GameOptions()
     resume: Path | None = None
     """The directory of a tournament to continue. Only `--episodes`, `--matches`, `--seconds`,
-    `--processes` and `--format` may be used with it."""
+    `--processes`, `--copies` and `--format` may be used with it."""
 
 
 def runs(options: RunsOptions) -> int:
