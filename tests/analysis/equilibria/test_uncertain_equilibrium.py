@@ -152,7 +152,7 @@ def test_a_large_general_sum_game(symmetric):
 
 def test_three_roles_have_a_correlated_equilibrium():
     rng = np.random.default_rng(2)
-    means, roles = rng.normal(size=(3, 2, 3, 2)), {"a": "xy", "b": "uvw", "c": "st"}
+    means, roles = rng.normal(size=(3, 2, 3, 2)), {"a": [*"xy"], "b": [*"uvw"], "c": [*"st"]}
     errors, counts = np.full(means.shape, 0.02), np.full((2, 3, 2), 30)
     game = EmpiricalGame.from_arrays(means, roles, errors=errors, counts=counts)
     found = game_equilibrium(game, rng, 20)

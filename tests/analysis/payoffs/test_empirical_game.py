@@ -225,6 +225,14 @@ def test_a_game_is_made_of_one_array_for_interchangeable_seats():
     np.testing.assert_array_equal(made.means, wanted.means)
 
 
+def test_self_play_of_a_zero_sum_game_has_no_error():
+    """Red before: an error on the diagonal made the game general-sum."""
+    errors, counts = np.full((3, 3), 0.1), np.full((3, 3), 50)
+    payoffs = EmpiricalGame.from_arrays(BEATS, ROCKS, errors=errors, counts=counts).payoffs
+    assert payoffs.is_zero_sum
+    np.testing.assert_array_equal(np.diagonal(payoffs.covariances[0, 0]), 0.0)
+
+
 def test_a_game_is_made_of_an_array_for_each_role():
     means = np.arange(12.0).reshape(2, 2, 3)
     means[:, 0, 1] = np.nan
@@ -257,6 +265,14 @@ def test_a_game_is_made_of_an_array_for_each_role():
         (BEATS, ROCKS, {"errors": np.ones((3, 3))}),
         (BEATS, ROCKS, {"errors": np.ones((3, 3)), "counts": np.ones((3, 3), int)}),
         (np.zeros((2, 400, 400)), LARGE, {}),
+        (BEATS, {"players": 3}, {}),
+        (BEATS, {"players": [1, 2, 3]}, {}),
+        (np.full((3, 3), 1j), ROCKS, {}),
+        (BEATS, ROCKS, {"errors": np.ones((3, 3)), "counts": np.full((3, 3), np.nan)}),
+        (BEATS, ROCKS, {"errors": np.ones((3, 3)), "counts": np.full((3, 3), 2.5)}),
+        (BEATS, ROCKS, {"errors": np.full((3, 3), np.inf), "counts": np.full((3, 3), 9)}),
+        (BEATS, ROCKS, {"errors": np.ones((3, 3)), "counts": np.arange(9).reshape(3, 3)}),
+        (np.arange(27.0).reshape(3, 3, 3), ROCKS, {}),
     ],
     ids=[
         "none",
@@ -270,6 +286,14 @@ def test_a_game_is_made_of_an_array_for_each_role():
         "no counts",
         "once",
         "large",
+        "no names",
+        "numbers as names",
+        "complex",
+        "nan counts",
+        "half a match",
+        "infinite error",
+        "unequal counts",
+        "order of seats",
     ],
 )
 def test_arrays_that_make_no_game_are_refused(means, roles, options):

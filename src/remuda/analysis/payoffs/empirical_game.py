@@ -96,12 +96,14 @@ class EmpiricalGame:
                 [n, n] for two interchangeable seats, [n, n, n] for three, and so on: what the first
                 index earns while the other seats play the others, in any order. NaN: never played.
             roles: the names of each role's strategies, by the name of the role.
-            errors: standard errors of `means`; None: the payoffs are exact.
+            errors: standard errors of `means`; None: the payoffs are exact. Two seats of a
+                zero-sum game earn 0 on average in self-play, whatever error is passed for it.
             counts: matches, at least two for each payoff that has an error; [n_1, ..., n_R], or of
                 a single role the shape of `means`. Only with `errors`.
 
         Raises:
-            UsageError: shapes do not fit, or a role has no strategies.
+            UsageError: shapes do not fit, a role has no strategies, or the numbers of
+                interchangeable seats depend on their order.
         """
         return _from_arrays(means, roles, errors, counts)
 
@@ -367,6 +369,7 @@ def _from_arrays(
 ) -> EmpiricalGame:
     if not isinstance(roles, Mapping):
         raise UsageError(f"roles: name the strategies of each role, by its name; this is {roles!r}")
+    _check_names(roles)
     earned = _as_numbers("means", means)
     sizes, is_one = tuple(len(names) for names in roles.values()), len(roles) == 1
     dealt = sizes * max(earned.ndim, 2) if is_one else sizes
@@ -386,8 +389,7 @@ def _from_arrays(
     ):
         if array.shape != wanted:
             raise UsageError(f"payoffs: {what} are {array.shape}, and must be {wanted}")
-    if np.isinf(earned).any():
-        raise UsageError("payoffs: a mean is infinite")
+    _check_numbers(earned, spread, played, is_one)
     check_size(math.prod(player.num_profiles for player in players), sum(sizes))
     profiles = np.array(list(every_profile(players)))
     own, noise = np.full(profiles.shape, np.nan), np.full(profiles.shape, np.nan)
@@ -407,9 +409,11 @@ def _from_arrays(
         raise UsageError("payoffs: all are NaN, or of 0 matches")
     if counts is not None and ((matches < 2).any() or not (noise[profiles > 0] >= 0.0).all()):
         raise UsageError("payoffs: `errors` must be at least 0, and `counts` at least 2")
-    deviations = noise * np.sqrt(matches)[:, None]
     total = np.nansum(own * profiles, 1)
     is_zero_sum = len(dealt) == 2 and np.ptp(total) <= 1e-6 * np.nanmax(np.abs(own))
+    if is_zero_sum:
+        noise = np.where(profiles > 1, 0.0, noise)  # the mean of both seats is known
+    deviations = noise * np.sqrt(matches)[:, None]
     covariances = deviations[:, :, None] * deviations[:, None, :] * (-1.0 if is_zero_sum else 0.0)
     variance = np.arange(len(profiles[0]))
     covariances[:, variance, variance] = deviations**2
@@ -418,9 +422,43 @@ def _from_arrays(
 
 def _as_numbers(what: str, values: npt.ArrayLike) -> Numbers:
     try:
-        return np.asarray(values, np.float64)
+        found = np.asarray(values)
+        if found.dtype.kind not in "biuf":
+            raise TypeError
+        return found.astype(np.float64)
     except (TypeError, ValueError):
         raise UsageError(f"payoffs: {what} are not an array of numbers") from None
+
+
+def _check_numbers(earned: Numbers, spread: Numbers, played: Numbers, is_one: bool) -> None:
+    if np.isinf(earned).any() or np.isinf(spread).any():
+        raise UsageError("payoffs: a mean or an error is infinite")
+    if not np.isfinite(played).all() or (played != np.floor(played)).any() or (played < 0).any():
+        raise UsageError("payoffs: counts must be whole numbers, at least 0")
+    if is_one:
+        _check_order("means", earned, 1)
+        _check_order("errors", spread, 1)
+        _check_order("counts", played, 0)
+
+
+def _check_names(roles: Mapping[str, Sequence[str]]) -> None:
+    for role, names in roles.items():
+        is_list = isinstance(names, Sequence) and not isinstance(names, str)
+        if not is_list or not all(isinstance(name, str) for name in (role, *names)):
+            raise UsageError(
+                f"roles: {role!r} has {names!r}; write a list of names, such as ['a', 'b']"
+            )
+
+
+def _check_order(what: str, array: Numbers, fixed: int) -> None:
+    """Refuse numbers of interchangeable seats that depend on the seats' order."""
+    for axis in range(fixed, array.ndim - 1):
+        other = np.swapaxes(array, axis, axis + 1)
+        if not np.allclose(array, other, rtol=1e-6, equal_nan=True):
+            raise UsageError(
+                f"payoffs: {what} differ when indexes {axis} and {axis + 1} are exchanged, but the "
+                "seats of a role are interchangeable; write a role for each seat that differs"
+            )
 
 
 def _check_roles(roles: Sequence[Role]) -> None:
