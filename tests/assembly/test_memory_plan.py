@@ -30,6 +30,7 @@ from remuda.assembly.memory_plan import (
 from remuda.config import load_config, write_config
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
+from remuda.experience.ring import FINAL, ExperienceRing
 from remuda.experience.sequence_replay import SequenceReplay
 from remuda.policies.stack import layout_size
 from remuda.population.members.table import Table
@@ -41,7 +42,7 @@ from remuda.runs.saved_weights import published
 from remuda.runtime.layout import make_layout
 from remuda.system.checkpoint.names import COORDINATOR
 from remuda.system.checkpoint.store import Manifest
-from remuda.system.memory.shared import Arena, SharedArrays
+from remuda.system.memory.shared import PAGE, Arena, SharedArrays
 from remuda.system.memory.waiting import Wakeup
 from remuda.training.prepare import prepare
 from remuda.ui.cli.main import run
@@ -177,7 +178,7 @@ def test_it_is_refused_before_anything_is_made(words, tmp_path, capsys, monkeypa
 
 
 def shared_bytes(assembly):
-    """Of all shared memory of a run."""
+    """Of all shared memory of a run; of final observations a page in each segment at most."""
     seen, found = set(), 0
     todo = [assembly.experience, assembly.published, assembly.table]
     while todo:
@@ -185,6 +186,10 @@ def shared_bytes(assembly):
         if id(thing) in seen or thing is None:
             continue
         seen.add(id(thing))
+        if isinstance(thing, ExperienceRing):
+            final = sum(thing.shared[name].nbytes for name in FINAL)
+            one = final // (thing.num_segments * thing.shared["rewards"].shape[1])
+            found -= max(final - thing.num_segments * (one + PAGE), 0)
         if isinstance(thing, SharedArrays):
             found += thing.nbytes
         elif isinstance(thing, dict):

@@ -185,6 +185,21 @@ def test_steps_by_weights_that_are_too_old_are_passed_over():
     assert rollouts.lost == 8
 
 
+def test_of_a_segment_of_several_episodes_only_those_that_are_too_old_are_passed_over():
+    """Red before: the first episode's age decided for all of them."""
+    experience = make_experience(rollout=8, streams=1, length=8)
+    writer, rollouts = ExperienceWriter(experience), RolloutQueue(experience, max_staleness=2)
+    observations, everyone = np.ones((1, 1), np.float32), np.ones(1, bool)
+    for i in range(8):  # episodes of one step, by versions 0 to 7
+        writer.decide(observations, np.full((1, 1), i), i, everyone)
+        writer.outcome(np.ones(1, np.float32), everyone, ~everyone, observations, everyone)
+    out, rows = take(rollouts, version=7)
+    steps = out.streams[0, :rows] != AFTER
+    assert out.versions[0, :rows][steps].tolist() == [5, 6, 7]
+    assert out.actions[0, :rows, 0][steps].tolist() == [5, 6, 7]
+    assert rollouts.lost == 5
+
+
 def test_what_a_dead_actor_had_open_is_closed_by_its_successor():
     experience = make_experience(rollout=4, length=8)
     writer = ExperienceWriter(experience)

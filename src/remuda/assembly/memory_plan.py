@@ -315,15 +315,14 @@ def _network_keys(spec: PolicySpec) -> tuple[str, ...]:
 
 
 def ring_size(shape: StreamShape, length: int, segments: int) -> int:
-    """Return the bytes of a ring; of large final observations, one in each segment is counted.
+    """Return the bytes of a ring, with the pages of one final observation in each segment.
 
-    Those of more episodes take more memory, up to as much as the observations. Small ones share
-    their pages, so they take all of their memory soon.
+    Episodes that are truncated more often take more memory, up to as much as the observations.
     """
     fields = dict(fields_of(shape, length, segments))
     final = nbytes({name: fields.pop(name) for name in FINAL})
     one = final // max(segments * length, 1)
-    return nbytes(fields) + (final if one < PAGE else segments * (one + PAGE))
+    return nbytes(fields) + min(final, segments * (one + PAGE))
 
 
 def _step_size(shape: StreamShape) -> int:

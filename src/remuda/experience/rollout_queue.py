@@ -39,7 +39,7 @@ def _take(
 ) -> tuple[int, int, int, int, int, int]:
     """Copy segments until `wanted` steps are copied, or no segment is left.
 
-    Skip segments before the newest `leave` steps, overwritten segments, and segments started by
+    Skip segments before the newest `leave` steps, overwritten segments, and pieces started by
     versions before `oldest`. Return rows, steps and pieces copied, the new `TAKEN` and
     `TAKEN_STEPS`, and the steps skipped.
     """
@@ -56,7 +56,7 @@ def _take(
             first = later
             break
     rows, steps, copied, lost = 0, 0, 0, 0
-    more, pieces = 0, 0
+    more, pieces, kept = 0, 0, 0
     while i < count:
         at = i % num_segments
         slot, expected, end = closed.queue[at], closed.queue_sequence[at], closed.queue_steps[at]
@@ -69,10 +69,19 @@ def _take(
         if fresh and steps >= wanted:
             break  # leave this and later segments for the next rollout
         # A dead writer may have left a segment that was closed before its first step: skip it.
-        fresh = fresh and length > 0 and ring.versions[slot, 0] >= oldest
+        fresh = fresh and length > 0
         if fresh:
-            more, pieces = copy_segment(
-                ring, seen, slot, length, out, starts, row + rows, segment + copied, first_stream
+            more, pieces, kept = copy_segment(
+                ring,
+                seen,
+                slot,
+                length,
+                out,
+                starts,
+                row + rows,
+                segment + copied,
+                first_stream,
+                oldest,
             )
             fence_acquire()
             fresh = load(closed.sequence, slot) == expected or not check
@@ -80,9 +89,9 @@ def _take(
         taken, reached = i, end
         if fresh:
             rows += more
-            steps += length
+            steps += kept
             copied += pieces
-            lost -= length
+            lost -= kept
     return rows, steps, copied, taken, reached, lost
 
 
@@ -107,8 +116,8 @@ def _there(closed: Segments) -> int:
 class RolloutQueue:
     """The rollouts of one policy: each closed segment at most once, plus segments from `past`.
 
-    A segment is skipped, and its steps are added to `lost`, if it was overwritten before it was
-    taken, or if the weights of its first step are too old.
+    A segment that was overwritten before it was taken is skipped, and so is a piece whose first
+    step's weights are too old; the skipped steps are added to `lost`.
     """
 
     def __init__(

@@ -110,17 +110,23 @@ def copy_segment(
     row: int,
     segment: int,
     first_stream: int,
-) -> tuple[int, int]:
+    oldest: int,
+) -> tuple[int, int, int]:
     """Copy the pieces of a segment of `length` steps to the rows from `row` on.
 
-    `segment` is the number of the first piece in the rollout. Return the rows and pieces copied.
+    Pieces started by versions before `oldest` are left out. `segment` is the number of the first
+    piece in the rollout. Return the rows, pieces and steps copied.
     """
-    at, start, pieces = row, 0, 0
+    at, start, pieces, steps = row, 0, 0, 0
     while start < length:
         end = piece_end(ring.discounts, slot, start, length)
+        if ring.versions[slot, start] < oldest:
+            start = end
+            continue
+        steps += end - start
         starts[segment + pieces] = at
         if start == 0:
-            out.recurrent_states[segment] = ring.recurrent_states[slot]
+            out.recurrent_states[segment + pieces] = ring.recurrent_states[slot]
         else:  # an episode starts
             out.recurrent_states[segment + pieces] = 0.0
         for t in range(start, end):
@@ -140,7 +146,7 @@ def copy_segment(
         at += 1
         start = end
         pieces += 1
-    return at - row, pieces
+    return at - row, pieces, steps
 
 
 def steps_of(ring: ExperienceRing) -> Steps:
@@ -176,8 +182,9 @@ def _draw(
 ) -> tuple[int, int, int]:
     """Copy the segments at the indices `places` of a ring's queue.
 
-    `count` is the value of `CLOSED` when the places were drawn. Segments that were overwritten, or
-    started by versions before `oldest`, are left out. Return the rows, steps and pieces copied.
+    `count` is the value of `CLOSED` when the places were drawn. Segments that were overwritten, and
+    pieces started by versions before `oldest`, are left out. Return the rows, steps and pieces
+    copied.
     """
     num_segments = closed.sequence.size
     rows, steps, copied = 0, 0, 0
@@ -190,10 +197,8 @@ def _draw(
         length = closed.committed[slot]
         if length == 0 or (check and load(closed.sequence, slot) != expected):
             continue
-        if ring.versions[slot, 0] < oldest:
-            continue
-        more, pieces = copy_segment(
-            ring, seen, slot, length, out, starts, row + rows, segment + copied, 0
+        more, pieces, fresh = copy_segment(
+            ring, seen, slot, length, out, starts, row + rows, segment + copied, 0, oldest
         )
         if not own:
             for i in range(row + rows, row + rows + more):
@@ -202,7 +207,7 @@ def _draw(
         fence_acquire()
         if load(closed.sequence, slot) == expected or not check:
             rows += more
-            steps += length
+            steps += fresh
             copied += pieces
     return rows, steps, copied
 

@@ -89,8 +89,9 @@ def check_group(group: str, members: Sequence[PolicySpec]) -> None:
         lengths = [s.config.stored.segment_length for s in (first, other)]
         if lengths[0] != lengths[1]:
             raise ConfigError(
-                f"experience.group {group!r}: {first.name} has an experience.segment_length of "
-                f"{lengths[0]} and {other.name} of {lengths[1]}; make them equal"
+                f"experience.group {group!r}: {first.name} stores segments of {lengths[0]} steps "
+                f"and {other.name} of {lengths[1]}; make experience.segment_length and, of PPO, "
+                "ppo.rollout_length equal, since a rollout is made of whole segments"
             )
 
 
