@@ -62,7 +62,16 @@ def ppo(minibatches: int, steps: int = 128) -> dict[str, Any]:
 MPE = "jaxmarl:MPE_simple_spread_v3"
 SEPARATE, SHARED = "a policy for each agent", "one shared policy"
 PERCEPTRON = {"hidden": [64, 64], "activation": "tanh", "shared": False}
+CONVOLUTIONS = {
+    "convolutions": [[32, 5, 1], [32, 3, 1], [32, 3, 1]],
+    "padding": "same",
+    "layout": "hwc",
+    "hidden": [64],
+    "activation": "relu",
+}
+"""Theirs has one more layer of 64 in the value network."""
 RECURRENT = {"hidden": [128], "recurrent": 128}
+"""Theirs has one more layer of 128 after the recurrent one."""
 CASES = {
     "spread": [
         Case(
@@ -77,6 +86,21 @@ CASES = {
             steps=15_600 * copies,
         )
         for copies in (64, 256)
+    ],
+    "overcooked": [
+        Case(
+            "Overcooked cramped_room",
+            "jaxmarl:overcooked",
+            64,
+            {"algorithm": "ppo", "network": CONVOLUTIONS, "ppo": ppo(16, 256)},
+            "IPPO/ippo_cnn_overcooked",
+            "ippo_cnn_overcooked.yaml",
+            {},
+            {SEPARATE: 1.2, SHARED: 1.2},
+            {"layout": "cramped_room"},
+            layout="cramped_room",
+            steps=2 * 64 * 256,
+        )
     ],
     "smax": [
         Case(

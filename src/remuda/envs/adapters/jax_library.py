@@ -96,10 +96,11 @@ def _early_variables() -> Iterator[None]:
 
 COMPILER = {
     "xla_cpu_enable_concurrency_optimized_scheduler": False,
-    "xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_INVALID",
+    "xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT",
 }
 """Options with which XLA keeps a small function on its caller's thread. Otherwise it passes parts
-to another thread and back, which takes longer than the parts."""
+to another thread and back, such as sums (all but single products are excluded here), which takes
+longer than the parts."""
 
 
 @cache
