@@ -238,7 +238,8 @@ def test_policies_of_unlike_runs_play_a_tournament(tmp_path):
         for j in range(3):
             assert found.means[i, j] == -found.means[j, i]
             assert found.errors[i, j] == 0.0
-    seen = one["agent_0"].observation_space.low
+    seen = one["agent_0"].observation_space.low.copy()
+    seen[0] = 1.0  # as in the game's only round
     acts = [int(who.act(seen)) for who in entrants[:3]]
     for i, mine in enumerate(acts):
         for j, theirs in enumerate(acts):
