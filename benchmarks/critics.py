@@ -29,11 +29,10 @@ import psutil
 from peers import PROGRAMS, peers_python
 from recording import Results, options_of
 from seeds import Run, by_seed, compare
-from stacks import Watch
+from stacks import watched
 
 import remuda
 from remuda.config import load_config, overlay
-from remuda.training.run import train
 from remuda.ui.terminal.live import PlainView
 
 OURS, THEIRS = "Remuda", "BenchMARL"
@@ -144,23 +143,13 @@ def returns(results: Results, options: argparse.Namespace) -> None:
 
 def trained(game: str, env: Mapping[str, Any], algorithm: str, seconds: float) -> float:
     """Return the trained agent-steps a second of a run with a policy for each agent."""
-    watch = Watch()
-    with tempfile.TemporaryDirectory() as directory:
-        tree = {
-            "game": game,
-            "env": {"num_envs": COPIES, "options": dict(env)},
-            # Short rollouts, so that many updates are over in the time of a run.
-            "policy": overlay(policy(algorithm), {"ppo": {"rollout_length": 32}}),
-            "run": {
-                "seconds": seconds,
-                "directory": str(Path(directory) / "run"),
-                "evaluate_episodes": 0,
-                "log_every": 0.5,
-            },
-            "checkpoint": {"every": 3600, "evaluate_episodes": 0},
-        }
-        train(load_config(tree), watch)
-    rate = watch.rates()[1]
+    tree = {
+        "game": game,
+        "env": {"num_envs": COPIES, "options": dict(env)},
+        # Short rollouts, so that many updates are over in the time of a run.
+        "policy": overlay(policy(algorithm), {"ppo": {"rollout_length": 32}}),
+    }
+    rate = watched(seconds, tree).rates()[1]
     if not rate:
         raise SystemExit(f"{game}: nothing was trained in time; give more --seconds")
     return rate

@@ -16,7 +16,6 @@ import argparse
 import json
 import os
 import subprocess
-import tempfile
 import time
 import venv
 from collections.abc import Mapping, Sequence
@@ -28,11 +27,9 @@ from typing import Any
 import numpy as np
 from peers import PEERS, PROGRAMS
 from recording import Results, options_of
-from stacks import Watch
+from stacks import watched
 
-from remuda.config import load_config
 from remuda.envs.registry import make_env
-from remuda.training.run import train
 
 REPOSITORY = "https://github.com/FLAIROx/JaxMARL"
 TOGETHER: dict[str, Any] = {"population": {"sharing": {"*": "team"}}}
@@ -175,23 +172,13 @@ def theirs(
 
 def ours(case: Case, seconds: float, seating: str) -> float:
     """Return our trained agent-steps a second."""
-    watch = Watch()
-    with tempfile.TemporaryDirectory() as directory:
-        tree = {
-            "game": case.game,
-            "env": {"num_envs": case.copies, "options": dict(case.options)},
-            "policy": dict(case.policy),
-            "run": {
-                "seconds": seconds,
-                "directory": str(Path(directory) / "run"),
-                "evaluate_episodes": 0,
-                "log_every": 0.5,
-            },
-            "checkpoint": {"every": 3600, "evaluate_episodes": 0},
-            **(TOGETHER if seating == SHARED else {}),
-        }
-        train(load_config(tree), watch)
-    return watch.rates()[1]
+    tree = {
+        "game": case.game,
+        "env": {"num_envs": case.copies, "options": dict(case.options)},
+        "policy": dict(case.policy),
+        **(TOGETHER if seating == SHARED else {}),
+    }
+    return watched(seconds, tree).rates()[1]
 
 
 def trained(results: Results, options: argparse.Namespace) -> None:

@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from statistics import median
@@ -37,12 +37,15 @@ from remuda.runtime.layout import make_layout
 from remuda.system.rng import make_rng
 from remuda.training.run import train
 
+TIMED: dict[str, Any] = {
+    "run": {"turns": 10**9, "evaluate_episodes": 0, "log_every": 0.5},
+    "checkpoint": {"every": 3600, "evaluate_episodes": 0},
+}
 BASE: dict[str, Any] = {
+    **TIMED,
     "game": "treasure_hunt",
     "env": {"num_envs": 64, "options": {"num_agents": 8}},
     "policy": {"algorithm": "ppo", "network": {"shared": True}, "ppo": {"minibatches": 4}},
-    "run": {"turns": 10**9, "evaluate_episodes": 0, "log_every": 0.5},
-    "checkpoint": {"every": 3600, "evaluate_episodes": 0},
 }
 WARM_UP = 4.0
 """Seconds of a run that are not counted."""
@@ -101,10 +104,15 @@ class Watch:
 
 
 def measure(seconds: float, **tree: Any) -> Watch:
+    return watched(seconds, overlay(BASE, tree))
+
+
+def watched(seconds: float, tree: Mapping[str, Any]) -> Watch:
+    """Train with these settings for some seconds, without evaluations."""
     watch = Watch()
     with tempfile.TemporaryDirectory() as directory:
         fixed = {"run": {"seconds": seconds, "directory": str(Path(directory) / "run")}}
-        train(load_config(overlay(overlay(BASE, tree), fixed)), watch)
+        train(load_config(overlay(overlay(TIMED, tree), fixed)), watch)
     return watch
 
 
