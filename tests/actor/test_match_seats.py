@@ -271,7 +271,7 @@ def test_a_memory_belongs_to_its_stream():
         for experience in world.experience.values():
             experience.release()
         assert world.actor.work()
-    found = 0
+    found, continued, memories = 0, {}, {}
     for spec in world.specs:
         experience = world.experience[spec.name]
         ring, network = experience.rings[0], spec.network()
@@ -283,8 +283,12 @@ def test_a_memory_belongs_to_its_stream():
                 memory = torch.from_numpy(ring.shared["recurrent_states"][slot].copy()).view(
                     1, 1, -1
                 )
-                assert not memory.any()  # segments begin with an episode here
+                copy, agent, episode, turn, _ = ring.shared["observations"][slot, 0].astype(int)
+                assert bool(memory.any()) == (turn > 0)
+                continued[copy, agent, episode, turn - 1] = memory.numpy()
                 for t in range(ring.shared["committed"][slot]):
+                    if t and ring.shared["discounts"][slot, t - 1] != 1.0:
+                        memory = torch.zeros_like(memory)  # an episode ended before this step
                     seen = torch.from_numpy(ring.shared["observations"][slot, t].copy()).view(
                         1, 1, -1
                     )
@@ -294,8 +298,14 @@ def test_a_memory_belongs_to_its_stream():
                     assert float(chance) == pytest.approx(
                         ring.shared["log_probs"][slot, t], abs=1e-5
                     )
+                    copy, agent, episode, turn, _ = seen.reshape(5).int().tolist()
+                    memories[copy, agent, episode, turn] = memory.numpy()
                     found += 1
     assert found > 60
+    both = continued.keys() & memories.keys()
+    assert len(both) > 3
+    for step in both:
+        assert continued[step] == pytest.approx(memories[step], abs=1e-5)
 
 
 def test_a_policy_on_several_seats_learns_from_all_of_them():
