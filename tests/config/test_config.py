@@ -98,6 +98,25 @@ def test_training_without_pause_means_nothing_to_ppo():
     load_config({"schedule": "sequential", "policy": tree})
 
 
+@pytest.mark.parametrize(
+    ("rollout", "segment", "expected"),
+    [
+        (128, 32, 32),
+        (100, 33, 25),  # 25 x 4; three segments of 34 would make a rollout of 102 steps
+        (100, 34, 25),
+        (99, 34, 33),
+        (96, 50, 48),
+        (128, 200, 128),
+        (1, 32, 1),
+        (101, 40, 34),  # 101 is prime, so a rollout has 102 steps
+    ],
+)
+def test_segments_make_up_a_rollout_exactly_where_they_can(rollout, segment, expected):
+    experience = {"segment_length": segment}
+    policy = PolicyConfig(ppo={"rollout_length": rollout}, experience=experience, algorithm="ppo")
+    assert policy.stored.segment_length == expected
+
+
 def test_what_is_written_is_read(tmp_path):
     config = load_config({"seed": 7, "policies": {"a": {"n_steps": 2}}, "env": {"num_envs": 3}})
     path = tmp_path / "config.yaml"

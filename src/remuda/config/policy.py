@@ -243,11 +243,13 @@ class PolicyConfig(Section):
     def stored(self) -> ExperienceConfig:
         """`experience`, with segments that make up a rollout without a rest.
 
-        Rollouts consist of whole segments, so longer ones would make rollouts longer.
+        Rollouts consist of whole segments, so longer ones would make rollouts longer. If only
+        segments below half of `segment_length` leave no rest, a rollout is a few steps longer.
         """
-        length = self.experience.segment_length
-        parts = -(-self.rollout_length // length) or 1
-        fitting = -(-self.rollout_length // parts) or length
+        length, rollout = self.experience.segment_length, self.rollout_length
+        fewest = -(-rollout // length) or 1
+        fits = (n for n in range(fewest, 2 * rollout // length + 1) if rollout % n == 0)
+        fitting = -(-rollout // next(fits, fewest)) or length
         if fitting == length:
             return self.experience
         return self.experience.model_copy(update={"segment_length": fitting})

@@ -145,8 +145,9 @@ class ExperienceConfig(Section):
     segment_length: ByNetwork = 100
     """Consecutive steps of an agent in a segment, which may hold several short episodes; PPO's
     default is 32. Returns, GAE and recurrent states never cross an episode, and are cut at a
-    segment's end. PPO uses shorter segments if a rollout is not a multiple of this length. None,
-    the default with `network.module`: 32 if the module is recurrent, else 100."""
+    segment's end. PPO uses shorter segments if a rollout is not a multiple of this length; if no
+    length above half of it fits, rollouts are a few steps longer. None, the default with
+    `network.module`: 32 if the module is recurrent, else 100."""
     burn_in: Annotated[
         SizeOrNone,
         Only(
