@@ -129,14 +129,25 @@ def _entries(parts: RingParts, words: Integers, first: int, steps: int, out: Int
 
 
 @njit(cache=True)
+def _begins_episode(parts: RingParts, slot: int, first: int) -> bool:
+    """Return whether an episode ends before step `first` of a segment.
+
+    `collect` reads this once for each segment: if the writer reuses the segment meanwhile, a second
+    reading may differ, and more bytes would be copied than were counted.
+    """
+    begins: bool = first > 0 and parts.discounts[slot, first - 1] != 1.0
+    return begins
+
+
+@njit(cache=True)
 def _bytes(
-    layout: Integers, f: int, parts: RingParts, slot: int, first: int, end: int, is_new: bool
+    layout: Integers, f: int, first: int, end: int, is_new: bool, begins: bool
 ) -> tuple[int, int]:
     """Return the range of a field's bytes to send with steps `first` to `end`."""
     width, more, rows = layout[f]
     lo = 0 if is_new else min(first + more, rows)
     # The row after an episode's last step was sent before the next episode wrote it.
-    if not is_new and more > 0 and first > 0 and parts.discounts[slot, first - 1] != 1.0:
+    if not is_new and more > 0 and begins:
         lo = first + more - 1
     return lo * width, min(end + more, rows) * width
 
@@ -146,10 +157,10 @@ def _size(
     fields: tuple[Array, ...],
     layout: Integers,
     parts: RingParts,
-    slot: int,
     first: int,
     end: int,
     is_new: bool,
+    begins: bool,
 ) -> int:
     """Return the bytes of steps `first` to `end`, plus the data before them if `is_new`.
 
@@ -157,7 +168,7 @@ def _size(
     """
     size: int = parts.recurrent_states.shape[1] if is_new else 0
     for f in range(len(fields)):
-        a, b = _bytes(layout, f, parts, slot, first, end, is_new)
+        a, b = _bytes(layout, f, first, end, is_new, begins)
         size += b - a
     return size
 
@@ -226,7 +237,8 @@ def collect(
         first = 0 if is_new else sent.committed[slot]
         if not is_new and end <= first:
             continue
-        size = _size(fields, layout, parts, slot, first, end, is_new)
+        begins = _begins_episode(parts, slot, first)
+        size = _size(fields, layout, parts, first, end, is_new, begins)
         if at + size + _final_size(parts, slot, first, end) > payload.size:
             outcome = CUT
             break
@@ -236,7 +248,7 @@ def collect(
             payload[at : at + width] = parts.recurrent_states[slot]
             at += width
         for f in range(len(fields)):
-            a, b = _bytes(layout, f, parts, slot, first, end, is_new)
+            a, b = _bytes(layout, f, first, end, is_new, begins)
             payload[at : at + b - a] = fields[f][slot, a:b]
             at += b - a
         at = _copy_final(parts, slot, first, end, payload, at, True)
@@ -295,7 +307,8 @@ def follow(
         slot, first, end, is_new = head[SLOT], head[BEGIN], head[END], head[IS_NEW] != 0
         if not (0 <= slot < parts.sequence.size and 0 <= first <= end <= length):
             return NOT_THE_SAME
-        if at + _size(fields, layout, parts, slot, first, end, is_new) > payload.size:
+        begins = _begins_episode(parts, slot, first)
+        if at + _size(fields, layout, parts, first, end, is_new, begins) > payload.size:
             return NOT_THE_SAME
         if is_new:
             store(parts.sequence, slot, head[SEQUENCE] - 1)
@@ -309,7 +322,7 @@ def follow(
         elif parts.sequence[slot] != head[SEQUENCE] or parts.committed[slot] != first:
             return NOT_THE_SAME
         for f in range(len(fields)):
-            a, b = _bytes(layout, f, parts, slot, first, end, is_new)
+            a, b = _bytes(layout, f, first, end, is_new, begins)
             fields[f][slot, a:b] = payload[at : at + b - a]
             at += b - a
         if at + _final_size(parts, slot, first, end) > payload.size:
