@@ -219,8 +219,6 @@ def _begin_after(ring: ExperienceRing, words: Integers) -> None:
     sequence += MOVED + sequence % 2
     shared["committed"][:] = 0
     shared["closed_as"][:] = word.OPEN
-    # If lost segments counted as unread, the ring's first slots would stay occupied forever.
-    shared["numbers"][:] = int(words[word.HEAD])
     shared["queue"][:] = 0
     shared["queue_sequence"][:] = word.NOTHING
     shared["queue_steps"][:] = int(words[word.CLOSED_STEPS])

@@ -61,8 +61,7 @@ class Backpressure:
         self._lead = experience.lead
         self._all, self._counters = experience.counters, experience.rings[actor].counters
         ring = experience.rings[actor]
-        self._queue, self._numbers = ring.shared["queue"], ring.shared["numbers"]
-        self._likely = ring.likely
+        self._segments, self._likely = ring.num_segments, ring.likely
         self._progress = self._process_progress = 0
         # Whether to ignore steps that were written before this actor started, or without a learner.
         # False if the order of turns and updates is fixed, so that a restarted actor waits exactly
@@ -131,7 +130,7 @@ class Backpressure:
         """
         if self._rollout:
             has_room = _has_room_for_rollout(
-                self._all, self._counters, self._queue, self._numbers, self._likely, self._rollout
+                self._all, self._counters, self._segments, self._likely, self._rollout
             )
             return 0 if has_room else 1
         consumed = self.progress()  # load `CONSUMED` first: the learner stores `EXCUSED` first
@@ -250,6 +249,6 @@ def _end(room: Backpressure, since: float) -> float:
 
 @njit(cache=True)
 def _has_room_for_rollout(
-    counters: Integers, own: Integers, queue: Integers, numbers: Integers, likely: int, rollout: int
+    counters: Integers, own: Integers, segments: int, likely: int, rollout: int
 ) -> bool:
-    return untaken(counters) < rollout and not is_tight(own, queue, numbers, likely)
+    return untaken(counters) < rollout and not is_tight(own, segments, likely)

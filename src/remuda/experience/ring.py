@@ -14,8 +14,11 @@ copied from the previous segment. The observation after an episode's last step t
 A stream whose episode ends before its segment is full leaves the segment open. It continues it
 with its next episode, unless another stream does. A full segment is *closed*, and its slot (its
 index in the ring) is added to a queue. So rings hold, and rollouts consist of, equally many steps
-however short episodes are. An off-policy learner samples committed steps of any segment; an
-on-policy learner takes each closed segment whole and at most once, in the order of the queue.
+however short episodes are. A stream that acts rarely closes its segment before it is full, once
+others have started `OpenSegments.patience` segments, so that its steps do not grow old. Segments
+are reused in the order in which they were closed. An off-policy learner samples committed steps of
+any segment; an on-policy learner takes each closed segment whole and at most once, in the order of
+the queue.
 
 The writer (the actor) owns all arrays and counters, except the counters `WANTED`, `CONSUMED`,
 `EXCUSED`, `TAKEN`, `TAKEN_STEPS` and `UPDATE_TIME`, which belong to the learner. There is no lock.
@@ -26,11 +29,11 @@ The writer (the actor) owns all arrays and counters, except the counters `WANTED
   with release and loaded with acquire ordering, so a reader that sees the count sees these steps.
 - A reader reads `sequence`, copies, and reads it again; if it changed, the copy is discarded.
 - A segment's `closed_as` is the value of `CLOSED` after it was closed, until the slot is reused.
-  Its queue entry may be overwritten earlier: S more segments can close before the slot is reused,
-  because some of them were already open when the segment was closed.
+  Its queue entry is overwritten later than that, because `HEAD` is at least `CLOSED`.
 - A writer that dies leaves at most one odd sequence behind. Readers skip that segment. The next
-  writer (`BlockWriter`) empties it, makes its sequence even again, recounts the ring, and continues
-  with the next segment. It also closes open segments of its predecessor.
+  writer (`BlockWriter`) empties it, makes its sequence even again, recounts the ring, and reuses it
+  first. It also closes open segments of its predecessor. The order of reuse is the writer's own
+  memory; a successor derives it from `closed_as`.
 - A segment's `closed_as` and queue entry are complete before `CLOSED` counts the segment. The next
   writer resets a `closed_as` that was not counted. It does not use the queue entry for this,
   because an incomplete entry may still refer to another segment.
@@ -65,8 +68,8 @@ from remuda.types import Array, Bools, Floats, Integers, State
 STRIDE = 8
 WRITTEN = 0 * STRIDE  # steps committed since the run started
 OVERWRITTEN = 1 * STRIDE  # committed steps that newer ones replaced
-# slots used or skipped since the run started; the next segment uses slot HEAD modulo S, or the
-# first slot after it whose segment is not open
+# segments started since the run started: `CLOSED` plus the open ones. A dead writer may have
+# counted a segment that it did not start; its successor counts again.
 HEAD = 2 * STRIDE
 WANTED = 3 * STRIDE  # number of steps in the ring at which to wake the learner; 0: it is awake
 CONSUMED = 4 * STRIDE  # steps for which the learner has done all training due by the replay ratio
@@ -172,7 +175,7 @@ def fields_of(shape: StreamShape, length: int, segments: int) -> Fields:
         "sequence": ((segments,), np.int64),
         "committed": ((segments,), np.int64),
         "recurrent_states": ((segments, shape.memory), np.float32),  # before the first step
-        "numbers": ((segments,), np.int64),  # value of HEAD that chose this slot
+        "numbers": ((segments,), np.int64),  # value of HEAD when the segment was started
         "streams": ((segments, length), np.int64),  # at the first step of each piece
         # After the steps at which an episode ended. Other rows stay untouched and take no memory.
         "final_observations": ((segments, length, shape.size), shape.dtype),
@@ -217,8 +220,7 @@ class ExperienceRing:
     @property
     def tight(self) -> bool:
         """Return whether a turn might overwrite untaken segments."""
-        shared = self.shared
-        return is_tight(self.counters, shared["queue"], shared["numbers"], self.likely)
+        return is_tight(self.counters, self.num_segments, self.likely)
 
     @property
     def open_steps(self) -> int:
@@ -383,17 +385,14 @@ def _settle_queue(saved: State, counters: dict[str, int], overwritten: int) -> N
 
 
 @njit(cache=True)
-def is_tight(counters: Integers, queue: Integers, numbers: Integers, likely: int) -> bool:
+def is_tight(counters: Integers, segments: int, likely: int) -> bool:
     """Return whether a turn might overwrite an untaken segment.
 
-    A turn usually starts at most `likely` segments and skips at most as many open ones.
+    A turn usually starts at most `likely` segments, in a population sometimes more. The segment
+    that was closed as number i is reused when `HEAD` is i + S.
     """
-    segments = queue.size
-    head, closed = load(counters, HEAD), load(counters, CLOSED)
-    for i in range(max(load(counters, TAKEN), closed - segments), closed):
-        if head + 2 * likely > numbers[queue[i % segments]] + segments:
-            return True
-    return False
+    is_due = load(counters, HEAD) + 2 * likely > load(counters, TAKEN) + segments
+    return is_due and load(counters, CLOSED_STEPS) > load(counters, TAKEN_STEPS)
 
 
 def _poison(array: Array) -> None:

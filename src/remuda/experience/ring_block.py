@@ -123,11 +123,15 @@ class Outcomes(NamedTuple):
 
 
 class OpenSegments(NamedTuple):
-    """The open segments of a ring, by stream."""
+    """The open segments of a ring, by stream, and the others; the writer's own memory."""
 
     slots: Integers  # the segment of the stream's current episode
     lengths: Integers  # the steps of that segment
     paused: Integers  # the segment that the stream's last episode left open
+    # [S] circular: the next segment to reuse is at HEAD, the one closed last before CLOSED
+    free: Integers
+    # segments that may be started after an open one before it is closed although it is not full
+    patience: int
     # whether a stream may continue another's paused segment, because the policies of seats change
     shared: bool
 

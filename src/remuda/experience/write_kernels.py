@@ -75,42 +75,13 @@ def _paused_segment(numbers: Integers, places: OpenSegments, place: int) -> int:
 
 
 @njit(cache=True, _nrt=False)
-def _begin_segment(
-    segments: Segments, beginnings: Beginnings, places: OpenSegments, stream: int
-) -> int:
-    """Reuse the oldest segment that is not open; the caller makes its `sequence` even again."""
-    sequence, committed, counters = segments.sequence, segments.committed, segments.counters
-    head = load(counters, HEAD)
-    while True:
-        slot = head % sequence.size
-        head += 1
-        is_open = False
-        for other in range(places.slots.size):
-            is_open |= places.slots[other] == slot or places.paused[other] == slot
-        if not is_open:
-            break
-    store(counters, HEAD, head)
-    overwritten = counters[OVERWRITTEN] + committed[slot]
-    store(counters, NEXT_OVERWRITTEN, overwritten)
-    store(sequence, slot, sequence[slot] + 1)
-    fence_release()
-    store(counters, OVERWRITTEN, overwritten)
-    store(committed, slot, 0)
-    beginnings.numbers[slot] = head - 1
-    beginnings.streams[slot, 0] = stream
-    segments.closed_as[slot] = OPEN
-    return slot
-
-
-@njit(cache=True, _nrt=False)
 def _close_segment(segments: Segments, slot: int) -> None:
     """Add a segment, whose steps are all committed, to the queue.
 
     The queue entry and `closed_as` are complete before `CLOSED` counts the segment. If a writer
     dies before that, the segment is still open: the next writer resets `closed_as` in `repair`, and
     closes the segment. If the writer dies after that, the segment is closed, and `repair` reads
-    `CLOSED_STEPS` from the entry. `repair` tests `closed_as`, because the entry may already belong
-    to another segment.
+    `CLOSED_STEPS` from the entry.
 
     A reader of the previous entry loads `CLOSED` again to detect that the entry was replaced. So a
     reader that sees any part of the new entry must also see the last stored `CLOSED`. Without the
@@ -127,6 +98,46 @@ def _close_segment(segments: Segments, slot: int) -> None:
     segments.closed_as[slot] = closed + 1
     store(counters, CLOSED, closed + 1)
     store(counters, CLOSED_STEPS, steps)
+
+
+@njit(cache=True, _nrt=False)
+def _finish_segment(segments: Segments, places: OpenSegments, slot: int) -> None:
+    """Close a segment; it is reused after all that were closed before it."""
+    places.free[segments.counters[CLOSED] % places.free.size] = slot
+    _close_segment(segments, slot)
+
+
+@njit(cache=True, _nrt=False)
+def _is_late(segments: Segments, numbers: Integers, places: OpenSegments, slot: int) -> bool:
+    """Return whether to close an open segment before it is full, as `patience` is over."""
+    late: bool = segments.counters[HEAD] - numbers[slot] > places.patience
+    return late
+
+
+@njit(cache=True, _nrt=False)
+def _begin_segment(
+    segments: Segments, beginnings: Beginnings, places: OpenSegments, stream: int
+) -> int:
+    """Reuse the segment that was closed first; the caller makes its `sequence` even again."""
+    sequence, committed, counters = segments.sequence, segments.committed, segments.counters
+    for other in range(places.paused.size):
+        left_open = places.paused[other]
+        if left_open != NOWHERE and _is_late(segments, beginnings.numbers, places, left_open):
+            places.paused[other] = NOWHERE
+            _finish_segment(segments, places, left_open)
+    head = counters[HEAD]
+    slot: int = places.free[head % places.free.size]
+    store(counters, HEAD, head + 1)
+    overwritten = counters[OVERWRITTEN] + committed[slot]
+    store(counters, NEXT_OVERWRITTEN, overwritten)
+    store(sequence, slot, sequence[slot] + 1)
+    fence_release()
+    store(counters, OVERWRITTEN, overwritten)
+    store(committed, slot, 0)
+    beginnings.numbers[slot] = head
+    beginnings.streams[slot, 0] = stream
+    segments.closed_as[slot] = OPEN
+    return slot
 
 
 @njit(cache=True, _nrt=False)
@@ -185,9 +196,10 @@ def _decide_stream(
             steps.rewards[slot, t - 1] += before
             store(segments.committed, slot, t)
             fresh = 1
-        if t == length:  # the episode continues in another segment, with the same frames
+        if t == length or (t > 0 and _is_late(segments, beginnings.numbers, places, slot)):
+            # The episode continues in another segment, with the same frames.
             last = slot
-            _close_segment(segments, last)
+            _finish_segment(segments, places, last)
             slot = _begin_segment(segments, beginnings, places, place)
             first = first_frame(steps.discounts, last, t, n_frames)
             for i in range(first):
@@ -234,7 +246,7 @@ def _decide_ring(
 
     `first` is the number of the ring's first stream.
     """
-    version = choices.versions[row]
+    version, closed = choices.versions[row], segments.counters[CLOSED]
     fresh = 0
     for i in range(plan.begins[row], plan.begins[row + 1]):
         stream = plan.streams[i]
@@ -242,7 +254,8 @@ def _decide_ring(
             fresh += _decide_stream(
                 steps, segments, beginnings, places, choices, stream, stream - first, version
             )
-    return fresh > 0 and _count(segments.counters, fresh, watched)
+    has_news = fresh > 0 or segments.counters[CLOSED] != closed
+    return has_news and _count(segments.counters, fresh, watched)
 
 
 @njit(cache=True, inline="always", _nrt=False)
@@ -275,7 +288,7 @@ def _end_stream(
     store(segments.committed, slot, t + 1)
     places.slots[place] = NOWHERE
     if t + 1 == steps.rewards.shape[1]:
-        _close_segment(segments, slot)
+        _finish_segment(segments, places, slot)
     else:
         places.paused[place] = slot
     return 1
@@ -303,6 +316,8 @@ def decide(
     slots: Integers,
     lengths: Integers,
     paused: Integers,
+    free: Integers,
+    patience: int,
     shared: bool,
     rows: Integers,
     firsts: Integers,
@@ -349,7 +364,8 @@ def decide(
             rewards[p],
             discounts[p],
         )
-        segments, places = _of_ring(block, p), OpenSegments(slots[p], lengths[p], paused[p], shared)
+        segments = _of_ring(block, p)
+        places = OpenSegments(slots[p], lengths[p], paused[p], free[p], patience, shared)
         beginnings = Beginnings(recurrent_states[p], numbers[p], owners[p])
         due[p] = _decide_ring(
             ring, segments, beginnings, places, choices, plan, rows[p], firsts[p], watched
@@ -374,6 +390,8 @@ def outcome(
     slots: Integers,
     lengths: Integers,
     paused: Integers,
+    free: Integers,
+    patience: int,
     shared: bool,
     rows: Integers,
     firsts: Integers,
@@ -400,7 +418,8 @@ def outcome(
     num_due = 0
     for p in range(rows.size):
         steps = Outcomes(rewards[p], discounts[p], own_final_observations[p], own_final_masks[p])
-        segments, places = _of_ring(block, p), OpenSegments(slots[p], lengths[p], paused[p], shared)
+        segments = _of_ring(block, p)
+        places = OpenSegments(slots[p], lengths[p], paused[p], free[p], patience, shared)
         fresh = 0
         for i in range(begins[rows[p]], begins[rows[p] + 1]):
             stream = streams[i]

@@ -15,9 +15,11 @@ from remuda.experience import write_kernels as kernels
 from remuda.experience.backpressure import Backpressure
 from remuda.experience.experience import Experience
 from remuda.experience.ring import (
+    CLOSED,
     CLOSED_STEPS,
     CONTENTS,
     FINAL,
+    HEAD,
     OPEN,
     WRITTEN,
     ExperienceRing,
@@ -34,6 +36,7 @@ from remuda.experience.ring_block import (
 )
 from remuda.experience.write_kernels import NOWHERE
 from remuda.system.checkpoint.fitting import Range, branch, fitting, fitting_all, require
+from remuda.system.memory.atomic import store
 from remuda.types import Array, Bools, Floats, Integers, State
 
 
@@ -77,7 +80,10 @@ class BlockWriter:
         self._paused: Integers = np.full_like(self._slots, NOWHERE)
         # The kernels, with the first arguments of every call bound.
         segments = Segments(*(arrays[name] for name in Segments._fields))
-        places = OpenSegments(self._slots, self._lengths, self._paused, own_streams == 0)
+        self._free: Integers = np.zeros((len(rows), ring.num_segments), np.int64)
+        patience, shared = _patience(experiences[0], ring), own_streams == 0
+        open_ = (self._slots, self._lengths, self._paused)
+        places = OpenSegments(*open_, self._free, patience, shared)
         watched = CLOSED_STEPS if experiences[0].rollout else WRITTEN
         each = (*places, self._rows, self._rows * own_streams, watched, self._due)
         decisions = (arrays[name] for name in (*Decisions._fields, *Segments._fields))
@@ -89,14 +95,29 @@ class BlockWriter:
         self._outcome = partial(outcome, *outcomes, *segments, *each)
         self._steps = {name: arrays[name] for name in CONTENTS}
         self._segments = [Segments(*(a[p] for a in segments)) for p in range(len(rows))]
-        for of_ring in self._segments:
+        for p, of_ring in enumerate(self._segments):
             kernels.repair(of_ring)
+            self._order(p)
         self._compile()
 
     def close_orphans(self) -> None:
         """Close a dead predecessor's open segments, if they are not continued by `restore`."""
-        for segments in self._segments:
+        for p, segments in enumerate(self._segments):
             kernels.close_orphans(segments)
+            self._order(p)
+
+    def _order(self, p: int) -> None:
+        """List the segments that are not open, in the order of reuse, and count the open ones."""
+        segments, places = self._segments[p], (self._slots[p], self._paused[p])
+        is_open = (segments.closed_as == OPEN) & (segments.committed > 0)
+        for slots in places:
+            is_open[slots[slots != NOWHERE]] = True
+        # Empty segments first, then those that were closed first.
+        order = np.argsort(segments.closed_as, kind="stable")
+        order = order[~is_open[order]]
+        head = int(segments.counters[CLOSED]) + int(is_open.sum())
+        self._free[p, (head + np.arange(len(order))) % is_open.size] = order
+        store(segments.counters, HEAD, head)
 
     def state(self) -> State:
         return {str(row): self.state_of(row) for row in self.rings}
@@ -142,6 +163,7 @@ class BlockWriter:
             array[ring] = found[name]
         for name, at in at_steps.items():
             self._steps[name][at] = steps[name]
+        self._order(ring)
 
     def _steps_at(
         self, ring: int, slots: Integers, lengths: Integers
@@ -190,6 +212,7 @@ class BlockWriter:
             self._paused[p] = NOWHERE
             kernels.close_orphans(self._segments[p])
             kernels.clear_ring(self._segments[p])
+            self._order(int(p))
             return True
         return False
 
@@ -224,6 +247,15 @@ class BlockWriter:
         empty = Segments._make([*(array[:0] for array in arrays), np.zeros_like(counters)])
         kernels.close_orphans(empty)
         kernels.clear_ring(empty)
+
+
+def _patience(experience: Experience, ring: ExperienceRing) -> int:
+    """Return `OpenSegments.patience`: half of the ring, or of rollouts the segments of two."""
+    half = ring.num_segments // 2
+    if not experience.rollout:
+        return half
+    own = experience.rollout * ring.num_streams // experience.num_streams
+    return min(half, 2 * max(-(-own // ring.segment_length), ring.likely))
 
 
 def _arrays_of(experiences: Sequence[Experience], actor: int) -> dict[str, Array]:
