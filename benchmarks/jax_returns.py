@@ -79,7 +79,7 @@ WORLDS = {
         "mappo_homogenous_rnn_mpe.yaml",
         {"hidden": [128], "recurrent": 128},
         algorithm="mappo",
-        steps=2_000_000,
+        steps=500_000,
         times=3.0,
     ),
 }
