@@ -79,6 +79,12 @@ class ParameterStack:
             self.parts.popitem(last=False)
         return part
 
+    def with_own_gradients(self) -> ParameterStack:
+        """Return a stack of the same parameters in the same memory, with other gradients."""
+        other = object.__new__(ParameterStack)
+        other._hold(self.shapes, self.flat, torch.zeros_like(self.gradients), self.buffers)
+        return other
+
     def backward(self, loss: Tensor) -> None:
         """Backpropagate a loss to `gradients`."""
         self.take(self.gradients_of([loss], None))

@@ -96,7 +96,7 @@ def compare(shared, sizes, options, normalises, masked, activation):
     costs, both, cpu = algorithm.costs_of([0, 1]), np.arange(2), torch.device("cpu")
     engines = [
         Autograd(algorithm.network, part, costs, algorithm.losses, normalises=normalises),
-        Fused(algorithm.network, part, costs, Workspace(algorithm.network), normalises),
+        Fused(algorithm.network, part, costs, [Workspace(algorithm.network)], normalises),
     ]
     each = np.tile(np.arange(rows), (2, 1))
     every = Pick(both, each, rows, cpu, np.array([rows, rows]))

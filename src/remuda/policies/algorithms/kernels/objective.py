@@ -6,6 +6,7 @@ the loss w.r.t. `outputs`.
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -143,6 +144,17 @@ class MinibatchObjective:
             *objective.costs[:4],
             1.0 / np.maximum(rows.counts, 1),
         )
+
+    def another(self) -> MinibatchObjective:
+        """Return the objective of other rows of the minibatch, with means of its own."""
+        other = copy(self)
+        other.means, other.by_scales = np.zeros_like(self.means), np.zeros_like(self.by_scales)
+        return other
+
+    def add(self, other: MinibatchObjective) -> None:
+        """Add the means of other rows."""
+        self.means += other.means
+        self.by_scales += other.by_scales
 
     def differentiate(self, outputs: Floats, here: slice, rows: RowsOf) -> None:
         """Overwrite outputs [g, B, L + 1] of the policies `here` with their errors."""

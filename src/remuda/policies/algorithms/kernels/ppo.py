@@ -2,7 +2,8 @@
 
 The result is the same as in `autograd.py`, and takes about half the time on one core. A minibatch
 runs through all layers in pieces that stay in the cache, and one loop computes everything after the
-heads.
+heads. With `parts_at_once`, several threads compute shares of a minibatch, each with gradients of
+its own.
 """
 
 from __future__ import annotations
@@ -26,11 +27,13 @@ from remuda.policies.algorithms.samples import Pick
 from remuda.policies.networks.actor_critic import MEAN, VARIANCE, ActorCritic, scale_of
 from remuda.policies.networks.kernels.activations import RELU, TANH, activate_in_place, derive
 from remuda.policies.networks.kernels.gemm import add_products, multiply
+from remuda.policies.parallel_parts import count_at_once, each
 from remuda.policies.stack import ParameterStack
 from remuda.types import Floats, Integers
 
 PIECE = 5 << 20  # bytes of a piece: smaller pieces need more calls, larger ones exceed the cache
 LEAST_ROWS, MOST_ROWS = 256, 3072  # bounds of the rows in a piece
+SHARE_WORK = 8e6  # multiplications of a share that are worth the start of a thread
 HEADS = ("policy", "value")
 
 
@@ -96,7 +99,7 @@ class _Piece:
 
 @dataclass
 class _Cut:
-    """Rows of a pick that run through all layers together, for policies `first` to `end` - 1."""
+    """Rows that run through all layers together, for policies `first` to `end` - 1."""
 
     first: int
     end: int
@@ -115,16 +118,16 @@ class Fused:
         network: ActorCritic,
         part: ParameterStack,
         costs: LossCosts,
-        workspace: Workspace,
+        workspaces: list[Workspace],  # of each thread; more are added as they are needed
         normalises: bool = False,
     ) -> None:
-        self._network, self._part, self._workspace = network, part, workspace
+        self._network, self._part = network, part
         self._objective = Objective(network.actions, costs, normalises)
-        self.rows_at_once = workspace.rows  # best number of rows of a policy per evaluation
-        self._kind = TANH if network.config.activation == "tanh" else RELU
-        self._views = {name: view.detach() for name, view in part.parameters.items()}
-        self._gradients = part.gradient_views
-        self._pieces: dict[tuple[int, int, int], _Piece] = {}
+        while len(workspaces) < count_at_once():
+            workspaces.append(Workspace(network))
+        self._lanes = [_Lane(network, part, workspaces[0])]
+        self._workspaces, self._work = workspaces, part.flat.shape[1]
+        self.rows_at_once = workspaces[0].rows  # best number of rows of a policy per evaluation
 
     @staticmethod
     def suits(network: ActorCritic, device: torch.device) -> bool:
@@ -142,20 +145,76 @@ class Fused:
         )
 
     def evaluate(self, batch: RolloutBatch, picks: Iterable[Pick]) -> None:
-        heads, scales = self._heads(), self._log_scales
+        """Write log-probabilities and values of the picked rows to the batch."""
+        scales = self._log_scales
         for pick in picks:
-            for cut in _cut(pick, self.rows_at_once):
-                outputs = self._forward(batch.observations, cut, heads).outputs.numpy()
-                self._objective.evaluate(outputs, scales[cut.here], cut.picked, batch)
+            shares = self._shares(RowsOf(pick.members, pick.rows, pick.counts))
+            work = [
+                (lane, self._objective, scales, batch, share)
+                for lane, share in zip(self._lanes, shares, strict=False)
+            ]
+            for _ in each(lambda of: of[0].evaluate(*of[1:]), work):
+                pass
 
     def step(self, batch: RolloutBatch, pick: Pick) -> Tensor:
-        self._part.gradients.zero_()
-        heads, transposed = self._heads(), self._transposed()
+        """Write the gradients of the picked rows' loss; return the means [len(Means), G]."""
         rows = RowsOf(pick.members, pick.rows, pick.counts)
         objective = MinibatchObjective(self._objective, batch, rows, self._log_scales)
-        for cut in _cut(pick, self.rows_at_once):
+        shares = self._shares(rows)
+        objectives = [objective, *(objective.another() for _ in shares[1:])]
+        work = list(zip(self._lanes, objectives, shares, strict=False))
+        for _ in each(lambda of: of[0].differentiate(of[1], batch.observations, of[2]), work):
+            pass
+        for lane, own, _ in work[1:]:  # in order: sums do not depend on which thread ends first
+            self._part.gradients += lane.gradients
+            objective.add(own)
+        if self._network.actions.num_scales:
+            scales = self._part.gradient_views["log_scale"]
+            scales[:, 0].copy_(torch.from_numpy(objective.by_scales))
+        return torch.from_numpy(objective.means.astype(np.float32))
+
+    def _shares(self, rows: RowsOf) -> list[RowsOf]:
+        """Divide each policy's rows into shares, at most one per thread."""
+        worth = int(int(rows.counts.sum()) * self._work / SHARE_WORK)
+        count = max(min(count_at_once(), worth), 1)
+        while len(self._lanes) < count:
+            stack = self._part.with_own_gradients()
+            workspace = self._workspaces[len(self._lanes)]
+            self._lanes.append(_Lane(self._network, stack, workspace))
+        return _divided(rows, count) if count > 1 else [rows]
+
+    @property
+    def _log_scales(self) -> Floats:
+        return log_scales_of(self._part, self._network.actions.num_scales)
+
+
+class _Lane:
+    """Evaluation and gradients of G policies in one thread, in its own memory."""
+
+    def __init__(self, network: ActorCritic, part: ParameterStack, workspace: Workspace) -> None:
+        self._network, self._part, self._workspace = network, part, workspace
+        self._kind = TANH if network.config.activation == "tanh" else RELU
+        self._views = {name: view.detach() for name, view in part.parameters.items()}
+        self.gradients, self._gradients = part.gradients, part.gradient_views
+        self._pieces: dict[tuple[int, int, int], _Piece] = {}
+
+    def evaluate(
+        self, objective: Objective, scales: Floats, batch: RolloutBatch, rows: RowsOf
+    ) -> None:
+        heads = self._heads()
+        for cut in _cut(rows, self._workspace.rows):
+            outputs = self._forward(batch.observations, cut, heads).outputs.numpy()
+            objective.evaluate(outputs, scales[cut.here], cut.picked, batch)
+
+    def differentiate(
+        self, objective: MinibatchObjective, observations: Tensor, rows: RowsOf
+    ) -> None:
+        """Write the gradients of these rows' loss."""
+        self.gradients.zero_()
+        heads, transposed = self._heads(), self._transposed()
+        for cut in _cut(rows, self._workspace.rows):
             here = cut.here
-            piece = self._forward(batch.observations, cut, heads)
+            piece = self._forward(observations, cut, heads)
             objective.differentiate(piece.outputs.numpy(), here, cut.picked)
             for number, (head, tower) in enumerate(zip(heads, piece.towers, strict=True)):
                 errors = piece.outputs[..., head.columns]
@@ -165,13 +224,6 @@ class Fused:
                 inputs = piece.inputs[min(number, len(piece.inputs) - 1)]
                 self._backward(tower, inputs, [each[here] for each in transposed[number]])
         self._store(heads)
-        if self._network.actions.num_scales:
-            self._gradients["log_scale"][:, 0].copy_(torch.from_numpy(objective.by_scales))
-        return torch.from_numpy(objective.means.astype(np.float32))
-
-    @property
-    def _log_scales(self) -> Floats:
-        return log_scales_of(self._part, self._network.actions.num_scales)
 
     def _heads(self) -> list[_Head]:
         """Return the heads of each tower; a shared tower has both heads."""
@@ -264,23 +316,30 @@ class Fused:
         ]
 
 
-def _cut(pick: Pick, most: int) -> Iterator[_Cut]:
+def _cut(rows: RowsOf, most: int) -> Iterator[_Cut]:
     """Yield as few pieces as possible, of similar size and at most `most` rows."""
-    policies, longest = pick.rows.shape
+    policies, longest = rows.rows.shape
     if policies * longest <= most:
-        yield _Cut(0, policies, RowsOf(pick.members, pick.rows, pick.counts))
+        yield _Cut(0, policies, rows)
         return
     together = max(min(most // longest, policies), 1)
     for first in range(0, policies, together):
         here = slice(first, min(first + together, policies))
-        longest = int(pick.counts[here].max())
-        pieces = max(-(-longest // most), 1)
-        size = max(-(-longest // pieces), 1)
-        for start in range(0, longest, size):
-            at = slice(start, min(start + size, longest))
-            rows = np.ascontiguousarray(pick.rows[here, at])
-            counts = np.clip(pick.counts[here] - start, 0, at.stop - start)
-            yield _Cut(first, here.stop, RowsOf(pick.members[here], rows, counts))
+        own = RowsOf(rows.members[here], rows.rows[here], rows.counts[here])
+        for piece in _divided(own, max(-(-int(own.counts.max()) // most), 1)):
+            yield _Cut(first, here.stop, piece)
+
+
+def _divided(rows: RowsOf, count: int) -> list[RowsOf]:
+    """Divide each policy's rows into at most `count` parts of similar size."""
+    longest = int(rows.counts.max())
+    size = max(-(-longest // count), 1)
+    parts = []
+    for start in range(0, longest, size):
+        end = min(start + size, longest)
+        own = np.ascontiguousarray(rows.rows[:, start:end])
+        parts.append(RowsOf(rows.members, own, np.clip(rows.counts - start, 0, end - start)))
+    return parts
 
 
 def _neighbours(members: Integers) -> list[tuple[slice, slice]]:
