@@ -146,7 +146,7 @@ class MinibatchObjective:
         )
 
     def another(self) -> MinibatchObjective:
-        """Return the objective of other rows of the minibatch, with means of its own."""
+        """Return an objective for other rows of the minibatch, whose means start at 0."""
         other = copy(self)
         other.means, other.by_scales = np.zeros_like(self.means), np.zeros_like(self.by_scales)
         return other

@@ -2,8 +2,8 @@
 
 The result is the same as in `autograd.py`, and takes about half the time on one core. A minibatch
 runs through all layers in pieces that stay in the cache, and one loop computes everything after the
-heads. With `parts_at_once`, several threads compute shares of a minibatch, each with gradients of
-its own.
+heads. With `parts_at_once`, each thread computes a share of a minibatch, and adds up gradients
+apart from the others.
 """
 
 from __future__ import annotations
