@@ -82,7 +82,8 @@ class ParameterStack:
     def with_own_gradients(self) -> ParameterStack:
         """Return a stack of the same parameters in the same memory, with other gradients."""
         other = object.__new__(ParameterStack)
-        other._hold(self.shapes, self.flat, torch.zeros_like(self.gradients), self.buffers)
+        gradients = _rows(len(self.flat), self.flat.shape[1], self.flat.device)
+        other._hold(self.shapes, self.flat, gradients, self.buffers)
         return other
 
     def backward(self, loss: Tensor) -> None:

@@ -30,7 +30,7 @@ BY_TORCH = [kind for kind in KINDS if "anchor" in kind or "own algorithm" in kin
 def trained(kind, by_kernels):
     algorithm = make_stack(kind, range(3))
     if not by_kernels:
-        algorithm._by_kernels, algorithm._workspaces = False, None
+        algorithm._by_kernels, algorithm._memory = False, None
     room, told = room_for(algorithm, LENGTH * 64), []
     for update in range(2):
         for k, lengths in enumerate(SEGMENTS):
@@ -182,13 +182,17 @@ PERCEPTRONS = [kind for kind in KINDS if make_stack(kind, range(1))._is_fused]
 def test_threads_take_shares_of_a_minibatch(kind, monkeypatch):
     one, told = trained(kind, by_kernels=True)
     monkeypatch.setattr(ppo, "SHARE_WORK", 1.0)
-    names, differentiate = set(), ppo._Lane.differentiate
+    names = set()
 
-    def noted(*args):
-        names.add(threading.current_thread().name)
-        differentiate(*args)
+    def watched(kernel):
+        def noted(*args):
+            names.add(threading.current_thread().name)
+            kernel(*args)
 
-    monkeypatch.setattr(ppo._Lane, "differentiate", noted)
+        return noted
+
+    for name in ("differentiate_choices", "differentiate_numbers"):
+        monkeypatch.setattr(ppo, name, watched(getattr(ppo, name)))
     with parallel_parts.parts_at_once(3):
         several, said = trained(kind, by_kernels=True)
         again, _ = trained(kind, by_kernels=True)
