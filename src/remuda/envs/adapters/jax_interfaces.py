@@ -26,7 +26,7 @@ class WorldStep(NamedTuple):
     observations: tuple[Any, ...]  # of each agent
     state: Any
     rewards: Any  # [num_agents] float32
-    ends: Any  # [num_agents] bool: the agent's episode ends, by the rules or by the time limit
+    ends: Any  # [num_agents] bool: the agent is done, or the episode of all agents ends
     over: Any  # bool: the episode of all agents ends
     shaped_rewards: Any  # [num_agents] float32; None: the world has none
     critic_states: Any  # what centralised critics observe, of each agent; None: nothing
@@ -55,7 +55,7 @@ class JaxWorld(Protocol):
         """Step once, without an automatic reset."""
 
     def ends_by_rules(self, key: Any, state: Any, actions: Sequence[Any]) -> Any:
-        """Return [num_agents] bool: whose episode this step ends if there is no time limit."""
+        """Return [num_agents] bool: who is done after this step if there is no time limit."""
 
     def masks(self, state: Any) -> tuple[Any, ...] | None:
         """Return the allowed actions of each agent; None: all."""

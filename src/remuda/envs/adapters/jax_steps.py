@@ -46,7 +46,7 @@ class Results(NamedTuple):
 
     numbers: Any
     """[num_envs, columns] float32: rewards of all agents, their shaped rewards if any, metrics."""
-    flags: Any  # [num_envs, 2, num_agents] bool: whose episode ended, and whose was truncated
+    flags: Any  # [num_envs, 2, num_agents] bool: who is done, and who is so by the time limit alone
 
 
 class Groups:
