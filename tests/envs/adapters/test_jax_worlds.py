@@ -358,6 +358,14 @@ def test_a_process_that_describes_imports_no_jax():
         ("overcooked", {"layout": "ring"}, "cramped_room"),
         ("SMAX", {"scenario": "4x"}, "2s3z"),
         ("MPE_simple_spread_v3", {"agents": 4}, "agents"),
+        ("MPE_simple_spread_v3", {"max_stpes": 4}, "max_steps"),
+        ("MPE_simple_spread_v3", {"num_agents": 0}, "num_agents"),
+        ("MPE_simple_spread_v3", {"local_ratio": "all"}, "local_ratio"),
+        ("overcooked", {"max_steps": "400"}, "max_steps"),
+        ("overcooked", {"random_reset": 1}, "random_reset"),
+        ("SMAX", {"scenario": 5}, "2s3z"),
+        ("HeuristicEnemySMAX", {"atack_mode": "random"}, "attack_mode"),
+        ("storm_2p", {"num_agents": 5}, "num_agents"),
         ("MPE_simple_spread_v3", {"action_type": "both"}, "both"),
         ("MPE_simple_spread_v3", {"shaped_reward": 1.0}, "shaped_reward"),
         ("overcooked", {"shaped_reward": "half"}, "shaped_reward"),
@@ -367,6 +375,21 @@ def test_a_process_that_describes_imports_no_jax():
 def test_unknown_worlds_and_options_are_refused(name, options, named):
     with refuses(ConfigError, named):
         make_env(f"jaxmarl:{name}", 2, **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown", "hidden"),
+    [
+        ("MPE_simple_tag_v3", {"num_good_agents": 1, "max_steps": 25}, "num_agents"),
+        ("HeuristicEnemySMAX", {"attack_mode": "closest", "scenario": None}, "unit_type_attacks"),
+        ("overcooked", {"layout": "cramped_room", "shaped_reward": 0.0}, "env"),
+        ("coin_game", {"num_inner_steps": 10, "cnn": False}, "payoff_matrix"),
+    ],
+)
+def test_a_world_s_own_options_are_shown(name, shown, hidden):
+    options = make_env(f"jaxmarl:{name}", 1).options()
+    assert shown.items() <= options.items()
+    assert hidden not in options
 
 
 def test_a_missing_package_is_named(monkeypatch):

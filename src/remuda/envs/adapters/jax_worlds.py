@@ -39,7 +39,7 @@ def make_jaxmarl(
     """
     spec = describe_by_name(name, options)
     worlds = JaxWorlds(partial(_compiled, name, pickle.dumps(options), num_envs), spec, num_envs)
-    worlds.given = dict(options)
+    worlds.given = {**spec.options, **options}
     if spec.has_shaped_rewards:
         worlds.given[SHAPED_REWARD] = shaped_reward
         worlds.set_option(SHAPED_REWARD, shaped_reward)
@@ -87,7 +87,7 @@ class JaxWorlds(TurnArrays):
         self._make, self._spec = make, spec
         self.turn_groups = (tuple(range(self.num_agents)),)
         self.episode_metrics = spec.episode_metrics
-        self.given: dict[str, Any] = {}  # the options that it was made with
+        self.given: dict[str, Any] = {}  # all options, with the values that it was made with
         if spec.has_shaped_rewards:
             self.changeable_options = (SHAPED_REWARD,)
         groups = Groups(spec.agents)
@@ -162,15 +162,15 @@ class JaxWorlds(TurnArrays):
         self._carry, views, results = steps.step(carry, self._actions)
         self._look(views)
         numbers, flags = np.asarray(results.numbers), np.asarray(results.flags)
-        is_playing = self.active.any(axis=1)
-        np.multiply(numbers[:, :count], is_playing[:, None], out=self._rewards)
+        is_playing = np.logical_or.reduce(self.active, axis=1, keepdims=True)  # [num_envs, 1]
+        np.multiply(numbers[:, :count], is_playing, out=self._rewards)
         if self._spec.has_shaped_rewards:
-            shares = self._shaped * is_playing
-            self._rewards += numbers[:, count : 2 * count] * shares[:, None]
+            shares = self._shaped[:, None] * is_playing
+            self._rewards += numbers[:, count : 2 * count] * shares
         self._metrics[...] = numbers[:, numbers.shape[1] - len(self._metrics) :].T
         np.logical_and(flags[:, 1], self.active, out=self._truncated)
         self.active &= ~flags[:, 0]
-        is_over = (is_playing & ~self.active.any(axis=1))[:, None]
+        is_over = is_playing & ~np.logical_or.reduce(self.active, axis=1, keepdims=True)
         self._truncated &= is_over
         np.logical_and(is_over, ~self._truncated, out=self._terminated)
         return self._result
@@ -211,7 +211,8 @@ class JaxWorlds(TurnArrays):
         import jax
 
         steps, carry = self._playing()
-        return picture(steps.env, jax.tree.map(lambda leaf: np.asarray(leaf)[env], carry.state))
+        stored = jax.tree.map(lambda leaf: np.asarray(leaf)[env], carry.state)
+        return picture(steps.env, steps.state_of(stored))
 
     def state(self) -> State:
         import jax
