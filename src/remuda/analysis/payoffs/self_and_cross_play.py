@@ -53,7 +53,10 @@ def _cross_play(means: Numbers) -> float:
 
 
 def _jackknife(statistic: Callable[[Numbers], float], means: Numbers) -> tuple[float, float]:
-    """Return a statistic of a matrix, and its standard error (Efron & Stein 1981)."""
+    """Return a statistic of a matrix, and its standard error.
+
+    The expected squared error is not below the variance (Efron & Stein 1981).
+    """
     count = len(means)
     kept = [np.delete(np.arange(count), i) for i in range(count)]
     without = np.array([statistic(means[np.ix_(rows, rows)]) for rows in kept])
