@@ -79,7 +79,7 @@ WORLDS = {
         "mappo_homogenous_rnn_mpe.yaml",
         {"hidden": [128], "recurrent": 128},
         algorithm="mappo",
-        steps=2_000_000,
+        steps=500_000,
         times=3.0,
     ),
 }
@@ -111,53 +111,62 @@ def settings(world: World, options: argparse.Namespace) -> dict[str, Any]:
     return found | {"TOTAL_TIMESTEPS": options.steps or world.steps} | dict(world.overrides)
 
 
-def ours(world: World, options: argparse.Namespace, seed: int, together: bool) -> Run:
+def train(
+    world: World, options: argparse.Namespace, seed: int, together: bool, directory: Path
+) -> remuda.Result:
+    """Train with the settings of their program: one shared policy, or one for each agent."""
     their = settings(world, options)
     turns, rate = int(their["TOTAL_TIMESTEPS"]), float(their["LR"])
     env: dict[str, Any] = {"num_envs": their["NUM_ENVS"]}
     if world.layout:
         env["options"] = {"layout": world.layout, "shaped_reward": 1.0}
-    with tempfile.TemporaryDirectory() as directory:
-        begun = time.perf_counter()
-        result = remuda.train(
-            world.game,
-            seed=seed,
-            env=env,
-            policy={
-                "algorithm": world.algorithm,
-                "network": dict(world.network),
-                "learning_rate": rate,
-                "discount": float(their["GAMMA"]),
-                "max_grad_norm": float(their["MAX_GRAD_NORM"]),
-                "reward_scale": 1.0,
-                "ppo": {
-                    "rollout_length": int(their["NUM_STEPS"]),
-                    "epochs": int(their["UPDATE_EPOCHS"]),
-                    "minibatches": int(their["NUM_MINIBATCHES"]),
-                    "gae_lambda": float(their["GAE_LAMBDA"]),
-                    "clip": float(their["CLIP_EPS"]),
-                    "entropy_cost": float(their["ENT_COEF"]),
-                },
+    return remuda.train(
+        world.game,
+        seed=seed,
+        env=env,
+        policy={
+            "algorithm": world.algorithm,
+            "network": dict(world.network),
+            "learning_rate": rate,
+            "discount": float(their["GAMMA"]),
+            "max_grad_norm": float(their["MAX_GRAD_NORM"]),
+            "reward_scale": 1.0,
+            "ppo": {
+                "rollout_length": int(their["NUM_STEPS"]),
+                "epochs": int(their["UPDATE_EPOCHS"]),
+                "minibatches": int(their["NUM_MINIBATCHES"]),
+                "gae_lambda": float(their["GAE_LAMBDA"]),
+                "clip": float(their["CLIP_EPS"]),
+                "entropy_cost": float(their["ENT_COEF"]),
             },
-            **(TOGETHER if together else {}),
-            run={
-                "turns": turns,
-                "directory": str(Path(directory) / "run"),
-                "evaluate_episodes": 0,
-                "log_every": 1,
-            },
-            checkpoint={"every": 3600, "evaluate_episodes": 0},
-            callbacks=[Anneal(turns, rate, float(their.get("REW_SHAPING_HORIZON", 0)))],
-            view=PlainView(),
-        )
-        found = read_run(Path(result.directory)).policies
-    returns = [policy.training_return for policy in found]
+        },
+        **(TOGETHER if together else {}),
+        run={
+            "turns": turns,
+            "directory": str(directory),
+            "evaluate_episodes": 0,
+            "log_every": 1,
+        },
+        checkpoint={"every": 3600, "evaluate_episodes": 0},
+        callbacks=[Anneal(turns, rate, float(their.get("REW_SHAPING_HORIZON", 0)))],
+        view=PlainView(),
+    )
+
+
+def training_return(directory: Path) -> float:
+    """Return the mean over a run's policies of the return in the last tenth of training."""
+    returns = [policy.training_return for policy in read_run(directory).policies]
     if any(value is None for value in returns):
         raise SystemExit("no episode ended in the last tenth of training")
-    return {
-        "return": mean(value for value in returns if value is not None),
-        "seconds": time.perf_counter() - begun,
-    }
+    return mean(value for value in returns if value is not None)
+
+
+def ours(world: World, options: argparse.Namespace, seed: int, together: bool) -> Run:
+    with tempfile.TemporaryDirectory() as home:
+        begun = time.perf_counter()
+        train(world, options, seed, together, Path(home) / "run")
+        found = training_return(Path(home) / "run")
+    return {"return": found, "seconds": time.perf_counter() - begun}
 
 
 def their_run(world: World, options: argparse.Namespace, seed: int) -> Run:

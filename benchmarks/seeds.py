@@ -23,23 +23,21 @@ def finished(name: str, what: Mapping[str, Any]) -> list[Run]:
     return []
 
 
-def by_seed(
+def each_run(
     results: Results,
     options: argparse.Namespace,
     libraries: Mapping[str, Callable[[int], Run]],
     what: Mapping[str, Any],
-) -> dict[str, list[float]]:
-    """Train each seed with each library, and add a row for each library.
+) -> dict[tuple[str, int], Run]:
+    """Train each seed with each library, and return the runs by library and seed.
 
     With --record a run is written when it is over, and those that are recorded are not repeated.
 
     Args:
-        results: where rows and runs are added.
+        results: where runs are added.
         options: with `seeds` and `record`.
         libraries: by name, the function that trains a seed.
         what: of a run, such as its steps, without which a recorded one does not count.
-
-    Returns: The returns of each library, by seed.
     """
     results.parts = finished(results.name, what) if options.record else []
     found = {(run["library"], run["seed"]): run for run in results.parts}
@@ -56,6 +54,20 @@ def by_seed(
         results.so_far = f"{len(plan) - left} of {len(plan)} runs" if left else ""
         if options.record and left:
             results.write()
+    return {key: found[key] for key in plan}
+
+
+def by_seed(
+    results: Results,
+    options: argparse.Namespace,
+    libraries: Mapping[str, Callable[[int], Run]],
+    what: Mapping[str, Any],
+) -> dict[str, list[float]]:
+    """Train as `each_run` does, and add a row for each library.
+
+    Returns: The returns of each library, by seed.
+    """
+    found = each_run(results, options, libraries, what)
     for which in libraries:
         runs = [found[which, seed] for seed in options.seeds]
         each = [float(run["return"]) for run in runs]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import jax
 import numpy as np
-import yaml
+from omegaconf import OmegaConf
 
 asked = json.loads(sys.argv[1])
 log = []
@@ -28,7 +28,8 @@ spec = importlib.util.spec_from_file_location(file.stem, file)
 program = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(program)
 
-config = yaml.safe_load((file.parent / "config" / asked["config"]).read_text())
+# By their own reader: 2e-3 is a string in YAML 1.1, and a number here.
+config = OmegaConf.to_container(OmegaConf.load(file.parent / "config" / asked["config"]))
 config |= asked["overrides"]
 if asked.get("layout"):
     layouts = program.overcooked_layouts

@@ -79,7 +79,7 @@ def rollouts(random):
             algorithm.network.initialise(algorithm.online.of(k), torch_rng(seed, "weights", k))
         assert algorithm._by_kernels
         if not by_kernels:
-            algorithm._by_kernels, algorithm._workspace = False, None
+            algorithm._by_kernels, algorithm._memory = False, None
         room = room_for(algorithm, LENGTH * 40)
         for k, lengths in enumerate(amounts):
             fill(room, k, lengths.tolist(), algorithm, np.random.default_rng(seed + k))

@@ -61,6 +61,19 @@ class Broken(Meeting):
         raise ValueError("no step today")
 
 
+class Leaving(Meeting):
+    """A meeting without an end but its limit, whose second agent is done in its second step."""
+
+    def __init__(self):
+        super().__init__(max_steps=4)
+
+    def step_env(self, key, state, actions):
+        state = Places(state.at, state.step + 1)
+        over = state.step >= self.max_steps
+        dones = {"agent_0": over, "agent_1": over | (state.step == 2), "__all__": over}
+        return self.get_obs(state), state, {"agent_0": 1.0, "agent_1": 2.0}, dones, {}
+
+
 class Vast(Meeting):
     """A meeting whose state is larger than any memory."""
 

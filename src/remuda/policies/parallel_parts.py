@@ -38,6 +38,11 @@ def parts_at_once(count: int) -> Iterator[None]:
             pool.shutdown()
 
 
+def count_at_once() -> int:
+    """Return how many parts `each` processes at the same time."""
+    return _Threads.count
+
+
 def each(work: Callable[[Part], Result], parts: Iterable[Part]) -> Iterator[Result]:
     """Yield each part's result in order; at most as many parts as threads are in flight."""
     pool = _Threads.pool

@@ -144,13 +144,12 @@ def test_a_copy_plays_as_jaxmarl_does(name, options, turns):
         expected, dones, _ = direct.step([own[1] for own in actions])
         over = bool(dones["__all__"])
         for agent, key in enumerate(direct.world.agents):
-            own = float(expected[key]) if playing[agent] else 0.0
-            assert rewards[1, agent] == pytest.approx(own, rel=1e-5, abs=1e-5)
-            ended = terminated[1, agent] or truncated[1, agent]
-            assert ended == (playing[agent] and (over or bool(dones[key])))
-            playing[agent] &= not ended
+            assert rewards[1, agent] == pytest.approx(float(expected[key]), rel=1e-5, abs=1e-5)
+            assert (terminated[1, agent] or truncated[1, agent]) == over
+            assert not (truncated[1, agent] and not playing[agent])
+            playing[agent] &= not (over or bool(dones[key]))
+            assert env.active[1, agent] == playing[agent]
         if over:
-            assert not playing.any()
             if name == "coin_game":
                 state = direct.state
                 own = int(state.red_coop.sum() + state.blue_coop.sum())
@@ -226,18 +225,32 @@ def test_a_user_s_limit_truncates(game):
 
 
 @pytest.mark.slow
-def test_units_that_die_end_before_the_battle():
+def test_units_that_die_are_paid_until_the_battle_ends():
     env = started("jaxmarl:HeuristicEnemySMAX", np.arange(16), scenario="3m")
     assert [spec.team for spec in env.agents] == ["ally"] * 3
-    died_early, rng = 0, np.random.default_rng(0)
+    paid_dead, rng = 0, np.random.default_rng(0)
     for _ in range(40):
         dead = ~env.active
         rewards, terminated, truncated, _ = turn(env, drawn(env, rng))
-        assert not rewards[dead].any()
-        assert not (terminated | truncated)[dead].any()
-        died_early += int((terminated.any(1) & env.active.any(1)).sum())
-        env.reset(np.arange(16), ~env.active.any(1))
-    assert died_early > 5
+        over = ~env.active.any(1)
+        assert (rewards == rewards[:, :1]).all()  # the team's
+        assert ((terminated | truncated) == over[:, None]).all()
+        assert not truncated[dead].any()
+        paid_dead += int((dead & (rewards > 0)).sum())
+        env.reset(np.arange(16), over)
+    assert paid_dead > 5
+
+
+def test_a_done_agent_waits_for_the_others_and_keeps_its_rewards():
+    """Agent 1 is done in its second turn, and only then; the limit of 4 truncates the others."""
+    env = started("jax_games:Leaving", [1])
+    found = [turn(env, [[1]] * 2) for _ in range(4)]
+    assert [own[0].tolist() for own in found] == [[[1.0, 2.0]]] * 4
+    assert [(own[1] | own[2]).any() for own in found] == [False] * 3 + [True]
+    assert found[-1][1].tolist() == [[False, True]]
+    assert found[-1][2].tolist() == [[True, False]]
+    late = turn(env, [[1]] * 2)
+    assert not any(part.any() for part in late[:3])
 
 
 def test_a_grid_of_integers_stays_bytes_and_no_pixels():
@@ -345,6 +358,14 @@ def test_a_process_that_describes_imports_no_jax():
         ("overcooked", {"layout": "ring"}, "cramped_room"),
         ("SMAX", {"scenario": "4x"}, "2s3z"),
         ("MPE_simple_spread_v3", {"agents": 4}, "agents"),
+        ("MPE_simple_spread_v3", {"max_stpes": 4}, "max_steps"),
+        ("MPE_simple_spread_v3", {"num_agents": 0}, "num_agents"),
+        ("MPE_simple_spread_v3", {"local_ratio": "all"}, "local_ratio"),
+        ("overcooked", {"max_steps": "400"}, "max_steps"),
+        ("overcooked", {"random_reset": 1}, "random_reset"),
+        ("SMAX", {"scenario": 5}, "2s3z"),
+        ("HeuristicEnemySMAX", {"atack_mode": "random"}, "attack_mode"),
+        ("storm_2p", {"num_agents": 5}, "num_agents"),
         ("MPE_simple_spread_v3", {"action_type": "both"}, "both"),
         ("MPE_simple_spread_v3", {"shaped_reward": 1.0}, "shaped_reward"),
         ("overcooked", {"shaped_reward": "half"}, "shaped_reward"),
@@ -354,6 +375,21 @@ def test_a_process_that_describes_imports_no_jax():
 def test_unknown_worlds_and_options_are_refused(name, options, named):
     with refuses(ConfigError, named):
         make_env(f"jaxmarl:{name}", 2, **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown", "hidden"),
+    [
+        ("MPE_simple_tag_v3", {"num_good_agents": 1, "max_steps": 25}, "num_agents"),
+        ("HeuristicEnemySMAX", {"attack_mode": "closest", "scenario": None}, "unit_type_attacks"),
+        ("overcooked", {"layout": "cramped_room", "shaped_reward": 0.0}, "env"),
+        ("coin_game", {"num_inner_steps": 10, "cnn": False}, "payoff_matrix"),
+    ],
+)
+def test_a_world_s_own_options_are_shown(name, shown, hidden):
+    options = make_env(f"jaxmarl:{name}", 1).options()
+    assert shown.items() <= options.items()
+    assert hidden not in options
 
 
 def test_a_missing_package_is_named(monkeypatch):

@@ -134,7 +134,7 @@ def test_kernels_train_as_torch_does(normalised, monkeypatch):
         if not by_kernels:
             monkeypatch.setattr(Fused, "suits", staticmethod(lambda *_: False))
         algorithm = critic_of(normalised=normalised)
-        assert (algorithm._workspace is not None) == by_kernels
+        assert (algorithm._memory is not None) == by_kernels
         random = np.random.default_rng(0)
         for _ in range(2):
             algorithm.update(play(algorithm, bandit, random, added=3), [0, 1])

@@ -11,7 +11,7 @@ from remuda.experience.segments import AFTER
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.algorithms.autograd import Autograd
 from remuda.policies.algorithms.kernels.objective import RolloutBatch
-from remuda.policies.algorithms.kernels.ppo import MOST_ROWS, Fused, Workspace
+from remuda.policies.algorithms.kernels.ppo import MOST_ROWS, Fused, Memory
 from remuda.policies.algorithms.kernels.ppo_heads import RowsOf, standardise
 from remuda.policies.algorithms.samples import Pick
 from remuda.policies.continuous_actions import ContinuousActions
@@ -74,7 +74,7 @@ def compare(shared, sizes, options, normalises, masked, activation):
     actions = DiscreteActions(sizes) if sizes else ContinuousActions(*limits)
     own = [{"network": network, **each} for each in own]
     algorithm = make(2, actions=actions, own=own, masked=masked)
-    rows = MOST_ROWS + 300
+    rows = 2 * MOST_ROWS + 100
     if algorithm.network.normalised:
         with torch.no_grad():
             algorithm.online.parameters[MEAN].fill_(0.5)
@@ -96,7 +96,7 @@ def compare(shared, sizes, options, normalises, masked, activation):
     costs, both, cpu = algorithm.costs_of([0, 1]), np.arange(2), torch.device("cpu")
     engines = [
         Autograd(algorithm.network, part, costs, algorithm.losses, normalises=normalises),
-        Fused(algorithm.network, part, costs, Workspace(algorithm.network), normalises),
+        Fused(algorithm.network, part, costs, Memory(algorithm.network), normalises),
     ]
     each = np.tile(np.arange(rows), (2, 1))
     every = Pick(both, each, rows, cpu, np.array([rows, rows]))

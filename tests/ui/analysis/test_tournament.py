@@ -73,6 +73,57 @@ def test_the_matrix_is_read_within_80_columns():
     assert "…" not in text
 
 
+def test_self_play_is_compared_with_cross_play():
+    means = np.array([[8.0, 1, 3], [1, 10, 5], [3, 5, 12]])
+    found = Tournament(("a", "b", "c"), means, np.zeros((3, 3)), 50)
+    console = Console(width=80, file=io.StringIO())
+    print_tournament("treasure_hunt", found, console)
+    text = console.file.getvalue()
+    assert "self-play 10.0±1.2, cross-play 3.0±2.3, gap 7.0±1.2" in text
+    assert found.as_summary()["self_and_cross_play"]["cross_play"][0] == pytest.approx(3.0)
+    for other in (replace(found, means=np.zeros((3, 3))), replace(found, line_ups=True)):
+        console.file = io.StringIO()
+        print_tournament("treasure_hunt", other, console)
+        assert "self-play" not in console.file.getvalue()
+        assert "self_and_cross_play" not in other.as_summary()
+
+
+@pytest.mark.slow
+def test_shared_policies_of_several_seeds_play_each_other(tmp_path, capsys):
+    """One policy of each run plays both seats of Overcooked, with itself and with the others."""
+    pytest.importorskip("jax")
+    remuda_train = ["train", "jaxmarl:overcooked", "--schedule", "sequential", "--seeds", "3"]
+    settings = {
+        "env.options.layout": "cramped_room",
+        "env.options.max_steps": "20",
+        "env.options.shaped_reward": "1",
+        "env.num_envs": "8",
+        "population.sharing.*": "team",
+        "policy.algorithm": "ppo",
+        "policy.network.hidden": "8",
+        "policy.network.convolutions": "[]",
+        "policy.ppo.rollout_length": "16",
+        "run.turns": "400",
+        "run.evaluate_episodes": "0",
+        "run.directory": str(tmp_path / "kitchen"),
+        "checkpoint.evaluate_episodes": "0",
+    }
+    words = [word for key, value in settings.items() for word in (f"--{key}", value)]
+    assert run([*remuda_train, *words]) == 0
+    capsys.readouterr()
+    runs = sorted(map(str, (tmp_path / "kitchen").glob("seed_*")))
+    words = ["tournament", *runs, "--episodes", "8", "--sampled", "true", "--format", "json"]
+    assert run(words) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["entrants"] == [f"seed_{seed}:team" for seed in range(3)]
+    assert found["matches"] == [[8, 16, 16], [16, 8, 16], [16, 16, 8]]  # others: on both seats
+    means = np.array(found["means"])
+    compared = found["self_and_cross_play"]
+    assert compared["self_play"][0] == pytest.approx(np.diagonal(means).mean())
+    gap = compared["self_play"][0] - compared["cross_play"][0]
+    assert compared["gap"][0] == pytest.approx(gap)
+
+
 @pytest.mark.slow
 def test_checkpoints_of_a_run_play_each_other(tmp_path, capsys):
     tree = {
@@ -456,7 +507,8 @@ def test_a_table_fits_into_the_terminal(count, width, errors):
     assert ("±0.05" in shown) == errors
     assert all(len(line) <= width for line in shown.splitlines())
     # Every mean stands there whole, each row in as many tables as there are.
-    told = sorted(float(word.partition("±")[0]) for word in re.findall(r"-?\d+\.\d\d\S*", shown))
+    table = shown.partition("self-play")[0]
+    told = sorted(float(word.partition("±")[0]) for word in re.findall(r"-?\d+\.\d\d\S*", table))
     assert told == sorted(float(f"{mean:.2f}") for mean in means.flat)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 COPIES, GYMNASIUM, PARALLEL, AEC = "copies", "gymnasium", "parallel", "aec"
 VECTOR, OLD_GYM = "vector", "gym"
 JAXMARL, GYMNAX = "jaxmarl", "gymnax"  # kinds of pure functions, which step all copies at once
+JAX_WRAPPER = "jax wrapper"
 SINGLE = (GYMNASIUM, PARALLEL, AEC)  # kinds of a single copy; an adapter combines many
 CHECKERS = {
     GYMNASIUM: "gymnasium.utils.env_checker.check_env",
@@ -40,6 +41,8 @@ def kind_of(thing: object) -> str:
         return COPIES
     if not _has(thing, "reset", "step"):
         return ""
+    if _has(thing, "step_env"):
+        return JAX_WRAPPER
     if _has(thing, "possible_agents", "observation_space", "action_space"):
         return AEC if _has(thing, "agent_iter", "last") else PARALLEL
     return GYMNASIUM if _has(thing, "observation_space", "action_space") else ""

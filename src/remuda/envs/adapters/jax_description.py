@@ -11,7 +11,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache
 from multiprocessing import current_process
 from typing import Any
@@ -26,8 +26,9 @@ from remuda.envs.adapters.jax_interfaces import (
     gym_action_space,
     gym_space,
 )
-from remuda.envs.adapters.jax_library import make_world, quiet
+from remuda.envs.adapters.jax_library import make_world, options_of, quiet
 from remuda.envs.adapters.jax_metrics import metrics_of
+from remuda.envs.adapters.jax_steps import is_key
 from remuda.envs.adapters.spaces import observation_converter
 from remuda.errors import ConfigError, ContractError, RemudaError
 from remuda.system.processes.process import interpreter
@@ -43,6 +44,7 @@ class WorldSpec:
     episode_metrics: tuple[str, ...]
     has_shaped_rewards: bool
     copy_bytes: int  # of the state of one copy
+    options: Mapping[str, Any] = field(default_factory=dict)  # of a named world, with defaults
 
 
 def world_of(env: Any) -> JaxWorld:
@@ -55,6 +57,8 @@ def describe(world: JaxWorld, name: str) -> WorldSpec:
     try:
         with quiet():
             return _describe(world, name)
+    except ContractError as error:
+        raise ContractError(f"{name}: {error}") from None
     except RemudaError:
         raise
     except Exception as error:  # code of the library or of the user, traced by JAX
@@ -76,13 +80,18 @@ def _describe(world: JaxWorld, name: str) -> WorldSpec:
     observations, state, critic_states = jax.eval_shape(world.reset, key)
     step = jax.eval_shape(world.step, key, state, chosen)
     masks = jax.eval_shape(world.masks, state)
+    require_alike("state", state, step.state)
     agents = []
     for i, agent in enumerate(world.agents):
+        require_alike(f"observation of {agent}", observations[i], step.observations[i])
         observed = gym_space(
             world.observation_space(i), observations[i], f"{name}: the observation of {agent}"
         )
         box = observation_converter(observed).space
-        is_masked = masks is not None and isinstance(acts[i], spaces.Discrete)
+        acting = acts[i]
+        is_masked = masks is not None and isinstance(acting, spaces.Discrete)
+        if masks is not None and isinstance(acting, spaces.Discrete):
+            require_one_flag_each(agent, masks[i], int(acting.n))
         agents.append(
             AgentSpec(
                 agent,
@@ -98,11 +107,43 @@ def _describe(world: JaxWorld, name: str) -> WorldSpec:
             )
         )
     size = sum(
-        int(np.prod(leaf.shape)) * np.dtype(leaf.dtype).itemsize
+        int(np.prod(leaf.shape)) * int(leaf.dtype.itemsize)
         for leaf in jax.tree.leaves((state, observations, critic_states))
     )
     metrics = tuple(metrics_of(world.env))
     return WorldSpec(tuple(agents), metrics, step.shaped_rewards is not None, size)
+
+
+def require_one_flag_each(agent: str, mask: Any, actions: int) -> None:
+    """Refuse a mask of another length than the number of actions."""
+    if mask.shape != (actions,):
+        raise ContractError(
+            f"the available actions of {agent} have the shape {mask.shape}; allowed is one flag "
+            f"for each of its actions: ({actions},)"
+        )
+
+
+def require_alike(what: str, reset: Any, step: Any) -> None:
+    """Refuse a value that a step returns with other parts or shapes than a reset."""
+    import jax
+
+    structures: list[Any] = [jax.tree.structure(own) for own in (reset, step)]
+    if structures[0] != structures[1]:
+        forms = tuple(
+            f"a {type(own).__name__} of {len(jax.tree.leaves(own))}" for own in (reset, step)
+        )
+        raise ContractError(
+            f"the {what} has other parts after reset ({forms[0]} arrays) than after step_env "
+            f"({forms[1]}); allowed is the same type with the same parts"
+        )
+    parts, others = (jax.tree_util.tree_flatten_with_path(own)[0] for own in (reset, step))
+    for (path, own), (_, other) in zip(parts, others, strict=True):
+        if own.shape != other.shape or is_key(own) != is_key(other):
+            raise ContractError(
+                f"the {what}{jax.tree_util.keystr(path)} is {own.dtype} of shape {own.shape} after "
+                f"reset, and {other.dtype} of shape {other.shape} after step_env; allowed is the "
+                "same shape"
+            )
 
 
 def _team_of(world: JaxWorld, agent: str) -> str:
@@ -116,8 +157,19 @@ def describe_by_name(name: str, options: Mapping[str, Any]) -> WorldSpec:
     Processes that Remuda started play; each has its own name.
     """
     if "jax" in sys.modules or current_process().name != "MainProcess":
-        return describe(world_of(make_world(name, options)), f"jaxmarl:{name}")
+        return _describe_named(name, options)
     return _described(name, pickle.dumps(dict(options)))
+
+
+def _describe_named(name: str, options: Mapping[str, Any]) -> WorldSpec:
+    world = world_of(make_world(name, options))
+    try:
+        spec = describe(world, f"jaxmarl:{name}")
+    except ContractError as error:
+        if not options:
+            raise
+        raise ConfigError(f"env.options.{', '.join(options)}: {error}") from None
+    return replace(spec, options=options_of(name))
 
 
 @cache
@@ -145,7 +197,7 @@ def _answer() -> None:
     descriptor = os.dup(1)
     os.dup2(2, 1)  # what libraries print is no answer
     try:
-        answer: object = describe(world_of(make_world(name, options)), f"jaxmarl:{name}")
+        answer: object = _describe_named(name, options)
     except RemudaError as error:
         error.__cause__ = error.__context__ = None
         answer = error

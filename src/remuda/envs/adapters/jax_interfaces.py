@@ -11,12 +11,12 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from gymnasium import spaces
 
-from remuda.errors import ConfigError
+from remuda.errors import ConfigError, ContractError
 
 NO_LIMIT = 2**30  # steps: the limit of an environment copy whose episodes have no time limit
 ALL, WORLD_STATE, SHAPED = "__all__", "world_state", "shaped_reward"  # keys of JaxMARL
 LARGEST_BYTE = 254
-"""Upper bound of integers in a grid. With 255, a `Box` of bytes means pixels, and networks divide
+"""Upper bound of bytes in a grid. With 255, a `Box` of bytes means pixels, and networks divide
 pixels by 255."""
 
 
@@ -26,7 +26,7 @@ class WorldStep(NamedTuple):
     observations: tuple[Any, ...]  # of each agent
     state: Any
     rewards: Any  # [num_agents] float32
-    ends: Any  # [num_agents] bool: the agent's episode ends, by the rules or by the time limit
+    ends: Any  # [num_agents] bool: the agent is done, or the episode of all agents ends
     over: Any  # bool: the episode of all agents ends
     shaped_rewards: Any  # [num_agents] float32; None: the world has none
     critic_states: Any  # what centralised critics observe, of each agent; None: nothing
@@ -55,7 +55,7 @@ class JaxWorld(Protocol):
         """Step once, without an automatic reset."""
 
     def ends_by_rules(self, key: Any, state: Any, actions: Sequence[Any]) -> Any:
-        """Return [num_agents] bool: whose episode this step ends if there is no time limit."""
+        """Return [num_agents] bool: who is done after this step if there is no time limit."""
 
     def masks(self, state: Any) -> tuple[Any, ...] | None:
         """Return the allowed actions of each agent; None: all."""
@@ -67,7 +67,8 @@ class MarlWorld:
     1. `step_env` is called instead of `step`, which resets and hides the final observation.
     2. Worlds of one fixed length (`num_outer_steps`: coin game, STORM) are endless: the length is
        their time limit. In others, a step in a copy without `max_steps` shows whether the rules
-       would have ended the episode too.
+       would have ended the episode too. A limit in another attribute is one of the rules.
+    3. Returned values have a part for each agent; each reward and each end is one number.
     """
 
     agents: tuple[str, ...]
@@ -76,11 +77,16 @@ class MarlWorld:
 
     def __init__(self, env: Any) -> None:
         self.env = env
+        for name, does in (("reset", "starts an episode"), ("step_env", "steps without a reset")):
+            if _overrides(env, name) is None:
+                raise ContractError(
+                    f"{type(env).__name__} has no method {name}, which {does}; write it as "
+                    "JaxMARL's MultiAgentEnv describes it"
+                )
         self._keys = list(env.agents)
         self.agents = tuple(map(str, self._keys))
         self.is_endless = hasattr(env, "num_outer_steps") and not hasattr(env, "max_steps")
-        steps = getattr(env, "max_steps", None)
-        self.limit = None if steps is None else int(steps)
+        self.limit = _limit_of(env, "max_steps")
         self._unlimited = None if self.limit is None else _without_limit(env)
         self._masks = _overrides(env, "get_avail_actions") or _overrides(env, "get_legal_moves")
 
@@ -92,7 +98,7 @@ class MarlWorld:
 
     def reset(self, key: Any) -> tuple[tuple[Any, ...], Any, Any]:
         observations, state = self.env.reset(key)
-        return self._by_agent(observations), state, self._critic_states(observations, state)
+        return self._observed(observations), state, self._critic_states(observations, state)
 
     def step(self, key: Any, state: Any, actions: Sequence[Any]) -> WorldStep:
         import jax.numpy as jnp
@@ -100,14 +106,12 @@ class MarlWorld:
         observations, after, rewards, dones, info = self._step(self.env, key, state, actions)
         shaped = info.get(SHAPED) if isinstance(info, Mapping) else None
         return WorldStep(
-            self._by_agent(observations),
+            self._observed(observations),
             after,
-            jnp.stack([jnp.float32(own) for own in self._by_agent(rewards)]),
+            self._numbers(rewards, "rewards"),
             self._ends(dones),
-            jnp.bool_(dones[ALL]),
-            None
-            if shaped is None
-            else jnp.stack([jnp.float32(own) for own in self._by_agent(shaped)]),
+            jnp.bool_(dones[ALL]).reshape(()),
+            None if shaped is None else self._numbers(shaped, f"info[{SHAPED!r}]"),
             self._critic_states(observations, after),
         )
 
@@ -115,7 +119,9 @@ class MarlWorld:
         return self._ends(self._step(self._unlimited, key, state, actions)[3])
 
     def masks(self, state: Any) -> tuple[Any, ...] | None:
-        return None if self._masks is None else self._by_agent(self._masks(state))
+        if self._masks is None:
+            return None
+        return self._by_agent(self._masks(state), "available actions")
 
     def _step(self, env: Any, key: Any, state: Any, actions: Sequence[Any]) -> Any:
         return env.step_env(key, state, dict(zip(self._keys, actions, strict=True)))
@@ -123,12 +129,44 @@ class MarlWorld:
     def _ends(self, dones: Mapping[Any, Any]) -> Any:
         import jax.numpy as jnp
 
-        over = jnp.bool_(dones[ALL])
+        if not isinstance(dones, Mapping) or ALL not in dones:
+            raise ContractError(
+                f"step_env returns dones without {ALL!r}: add it, true where the episode of all "
+                "agents ends"
+            )
+        over = _one_number(dones[ALL], f"dones[{ALL!r}]").astype(jnp.bool_)
         own = [_of_agent(dones, key, over) for key in self._keys]
-        return jnp.stack([jnp.bool_(each) | over for each in own])
+        return jnp.stack([_one_number(each, "dones").astype(jnp.bool_) | over for each in own])
 
-    def _by_agent(self, values: Any) -> tuple[Any, ...]:
-        return tuple(_own_value(values, key, i) for i, key in enumerate(self._keys))
+    def _numbers(self, values: Any, what: str) -> Any:
+        """Return one number of each agent: [num_agents] float32."""
+        import jax.numpy as jnp
+
+        return jnp.stack([_one_number(own, what) for own in self._by_agent(values, what)]).astype(
+            jnp.float32
+        )
+
+    def _observed(self, observations: Any) -> tuple[Any, ...]:
+        return self._by_agent(observations, "observations")
+
+    def _by_agent(self, values: Any, what: str) -> tuple[Any, ...]:
+        """Return each agent's part of a value: of a mapping, a sequence or an array."""
+        if isinstance(values, Mapping):
+            if "inventory" in values:  # STORM
+                return tuple(_of_storm(values, i) for i in range(len(self._keys)))
+            missing = [key for key in self._keys if _of_agent(values, key, None) is None]
+            if missing:
+                raise ContractError(
+                    f"its {what} have no key {missing[0]!r}, but {', '.join(map(repr, values))}; "
+                    f"allowed is a key for each agent: {', '.join(map(repr, self._keys))}"
+                )
+            return tuple(_of_agent(values, key, None) for key in self._keys)
+        if _length(values) != len(self._keys):
+            raise ContractError(
+                f"its {what} are {_shown(values)}; allowed is a dictionary with a key for each "
+                f"agent, or an array of all {len(self._keys)} agents"
+            )
+        return tuple(values[i] for i in range(len(self._keys)))
 
     def _critic_states(self, observations: Any, state: Any) -> Any:
         """Return each agent's state; some worlds have one array for all, others one for each."""
@@ -141,7 +179,7 @@ class MarlWorld:
             found = self.env.get_world_state(state)
         if getattr(found, "ndim", 0) == 1:
             return (jnp.float32(found),) * len(self.agents)
-        return tuple(jnp.float32(own).ravel() for own in self._by_agent(found))
+        return tuple(jnp.float32(own).ravel() for own in self._by_agent(found, "world states"))
 
 
 class GymnaxWorld:
@@ -154,9 +192,8 @@ class GymnaxWorld:
     def __init__(self, env: Any) -> None:
         self.env = env
         self._params = env.default_params
-        steps = getattr(self._params, "max_steps_in_episode", None)
-        self.limit = None if steps is None else int(steps)
-        if steps is not None:
+        self.limit = _limit_of(self._params, "max_steps_in_episode")
+        if self.limit is not None:
             self._unlimited = self._params.replace(max_steps_in_episode=NO_LIMIT)
 
     def observation_space(self, agent: int) -> Any:  # noqa: ARG002
@@ -175,8 +212,8 @@ class GymnaxWorld:
         observation, after, reward, done, _ = self.env.step_env(
             key, state, actions[0], self._params
         )
-        over = jnp.bool_(done).reshape(())
-        rewards = jnp.float32(reward).reshape(1)
+        over = _one_number(done, "done").astype(jnp.bool_)
+        rewards = _one_number(reward, "reward").astype(jnp.float32)[None]
         return WorldStep((observation,), after, rewards, over[None], over, None, None)
 
     def ends_by_rules(self, key: Any, state: Any, actions: Sequence[Any]) -> Any:
@@ -188,20 +225,46 @@ class GymnaxWorld:
         return None
 
 
+def _limit_of(owner: Any, name: str) -> int | None:
+    """Return the time limit in an attribute, or None."""
+    steps = getattr(owner, name, None)
+    if steps is None:
+        return None
+    try:
+        limit = float(steps)
+    except (TypeError, ValueError):
+        limit = 0.0
+    if limit < 1 or not limit.is_integer():
+        raise ConfigError(
+            f"{name} of {type(owner).__name__} is {steps!r}; allowed is a whole number of steps, "
+            "at least 1, or None"
+        )
+    return int(limit)
+
+
 def _without_limit(env: Any) -> Any:
-    """Return a copy of an environment, and of the one that it wraps, without a time limit."""
-    unlimited = object.__new__(type(env))  # `copy` would call a wrapper's `__getattr__`
-    vars(unlimited).update(vars(env))
-    if "max_steps" in vars(env):
-        unlimited.max_steps = NO_LIMIT
-    for name, inner in vars(env).items():
+    """Return a copy of an environment, and of the one that it wraps, without a time limit.
+
+    Its class overrides `max_steps`, whether this is an attribute of the object, of the class, or a
+    property.
+    """
+    kind = type(env)
+    unlimited: Any = object.__new__(type(kind.__name__, (kind,), {"max_steps": NO_LIMIT}))
+    own = {name: value for name, value in vars(env).items() if name != "max_steps"}
+    for name, inner in own.items():
         if hasattr(inner, "step_env") and hasattr(inner, "max_steps"):
-            setattr(unlimited, name, _without_limit(inner))
+            own[name] = _without_limit(inner)
+    vars(unlimited).update(own)
     return unlimited
 
 
 def _overrides(env: Any, name: str) -> Any:
-    """Return a method that JaxMARL's base class does not have or does not implement, or None."""
+    """Return a method that JaxMARL's base class does not have or does not implement, or None.
+
+    STORM and the coin game assign methods to the object.
+    """
+    if name in vars(env):
+        return getattr(env, name)
     method = getattr(type(env), name, None)
     base = next((kind for kind in type(env).__mro__ if kind.__name__ == "MultiAgentEnv"), None)
     if method is None or method is getattr(base, name, None):
@@ -213,28 +276,50 @@ def _of_agent(values: Mapping[Any, Any], key: Any, default: Any) -> Any:
     return values.get(key, values.get(f"agent_{key}", default))
 
 
-def _own_value(values: Any, key: Any, index: int) -> Any:
-    """Return one agent's part of a value: of a mapping, a sequence or an array of all agents.
+def _of_storm(values: Mapping[str, Any], index: int) -> dict[str, Any]:
+    """Return one agent's part of STORM's mapping of arrays of all agents.
 
-    STORM returns a mapping of arrays of all agents; in its inventories, agents are the last axis.
+    In inventories, agents are the last axis.
     """
-    if not isinstance(values, Mapping):
-        return values[index]
-    own = _of_agent(values, key, None)
-    if own is not None:
-        return own
     return {
         name: part[..., index] if name == "inventory" else part[index]
         for name, part in values.items()
     }
 
 
+def _length(values: Any) -> int:
+    """Return the length of a sequence, or of an array's first axis; 0 for a number."""
+    return (
+        0 if getattr(values, "shape", None) == () or not hasattr(values, "__len__") else len(values)
+    )
+
+
+def _shown(value: Any) -> str:
+    shape = getattr(value, "shape", None)
+    return f"a {type(value).__name__}" if shape is None else f"an array of shape {tuple(shape)}"
+
+
+def _one_number(value: Any, what: str) -> Any:
+    """Return an array of one number as a scalar."""
+    import jax.numpy as jnp
+
+    array = jnp.asarray(value)
+    if array.size != 1:
+        raise ContractError(
+            f"its {what} hold an array of shape {array.shape}; allowed is one number for each agent"
+        )
+    return array.reshape(())
+
+
 def gym_space(space: Any, example: Any, name: str) -> spaces.Space[Any]:
     """Return Gymnasium's form of an observation space.
 
     Some worlds declare other shapes and bounds than they return, so the shape is that of `example`,
-    the shapes and dtypes of a returned observation. Floats have no bounds, for the same reason.
+    the shapes and dtypes of a returned observation. Floats have no bounds, for the same reason, and
+    integers become floats unless they are bytes or booleans: others may exceed their bounds.
     """
+    import jax.numpy as jnp
+
     if isinstance(example, Mapping | tuple | list):
         is_named = isinstance(example, Mapping)
         own: dict[Any, Any] = dict(example) if is_named else dict(enumerate(example))
@@ -247,28 +332,18 @@ def gym_space(space: Any, example: Any, name: str) -> spaces.Space[Any]:
         return spaces.Dict(parts) if is_named else spaces.Tuple(list(parts.values()))
     shape = tuple(map(int, example.shape)) or (1,)
     dtype = np.dtype(example.dtype)
-    if dtype.kind not in "biuf":
+    if not jnp.issubdtype(dtype, jnp.number) and dtype.kind != "b":
         raise ConfigError(f"{name} is {dtype}, which no policy observes; allowed are numbers")
     if hasattr(space, "n") and not example.shape:
         return spaces.Discrete(int(space.n))
-    if dtype.kind == "f":
+    if dtype.kind == "b":
+        return spaces.Box(0, 1, shape, np.uint8)
+    if dtype != np.uint8:
         return spaces.Box(-np.inf, np.inf, shape, np.float32)
-    low, high = _integer_bounds(space, dtype)
-    if low < 0 or high > np.iinfo(np.uint8).max:
-        return spaces.Box(-np.inf, np.inf, shape, np.float32)
-    if high > LARGEST_BYTE and np.dtype(space.dtype) != np.uint8:
+    high = int(np.max(np.asarray(getattr(space, "high", LARGEST_BYTE))))
+    if not 0 < high <= LARGEST_BYTE and np.dtype(space.dtype) != np.uint8:
         high = LARGEST_BYTE  # numbers of a grid, not pixels
     return spaces.Box(0, high, shape, np.uint8)
-
-
-def _integer_bounds(space: Any, dtype: np.dtype[Any]) -> tuple[int, float]:
-    if hasattr(space, "num_categories"):
-        return 0, int(np.max(np.asarray(space.num_categories))) - 1
-    if dtype.kind == "b":
-        return 0, 1
-    if hasattr(space, "low"):
-        return int(np.min(np.asarray(space.low))), float(np.max(np.asarray(space.high)))
-    return int(np.iinfo(dtype).min), float(np.iinfo(dtype).max)
 
 
 def gym_action_space(space: Any, name: str) -> spaces.Space[Any]:

@@ -15,6 +15,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from remuda.envs.adapters.jax_options import (
+    check_options,
+    defaults_of,
+    shown_options,
+    value_of,
+)
 from remuda.envs.games import data
 from remuda.errors import ConfigError
 from remuda.system.kernels import machine
@@ -22,8 +28,6 @@ from remuda.system.kernels import machine
 WORLDS: dict[str, list[str]] = data.load("jaxmarl")
 """The names of JaxMARL's worlds, by the Python package that they need beside JaxMARL."""
 EXTRA = "pip install -e '.[jax]'"
-REFUSALS = (TypeError, ValueError, AssertionError, ImportError, KeyError, NotImplementedError)
-"""Errors that mean that a world cannot be made with its options."""
 EARLY = {
     "JAX_PLATFORMS": "cpu",
     "NPROC": "1",
@@ -133,12 +137,27 @@ def make_world(name: str, options: Mapping[str, Any]) -> Any:
         except ImportError as error:
             raise ConfigError(f"jaxmarl:{name} needs JaxMARL ({error}): {EXTRA}") from None
         _check_name(name, jaxmarl.registered_envs)
-        own = {key: _value(name, key, value) for key, value in options.items()}
+        own = {key: value_of(name, key, value) for key, value in options.items()}
+        with contextlib.suppress(TypeError):  # a world without defaults
+            check_options(name, own, defaults_of(jaxmarl.make(name)) if own else {})
         try:
             return jaxmarl.make(name, **own)
-        except REFUSALS as error:
-            line = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise ConfigError(f"env.options: jaxmarl:{name} refuses them: {line}") from None
+        except Exception as error:  # any error of the world's own code
+            line = (str(error).strip() or "no message").splitlines()[0]
+            raise ConfigError(
+                f"env.options: jaxmarl:{name} refuses them: {type(error).__name__}: {line}"
+            ) from None
+
+
+def options_of(name: str) -> dict[str, Any]:
+    """Return the options of a world that can be passed as plain values, with their defaults."""
+    jaxmarl: Any = importlib.import_module("jaxmarl")
+    with quiet():
+        try:
+            env = jaxmarl.make(name)
+        except Exception:  # a world without defaults
+            return {}
+        return shown_options(name, env)
 
 
 def _check_name(name: str, registered: Sequence[str]) -> None:
@@ -155,29 +174,3 @@ def _check_name(name: str, registered: Sequence[str]) -> None:
             f"jaxmarl:{name} needs the package {package}, which is not installed; the "
             "documentation of JaxMARL says how to install it"
         )
-
-
-def _value(name: str, key: str, value: Any) -> Any:
-    """Return an option's value as the world takes it: some take objects that have names."""
-    tables = {
-        ("overcooked", "layout"): ("jaxmarl.environments.overcooked", "overcooked_layouts"),
-        ("overcooked_v2", "layout"): (
-            "jaxmarl.environments.overcooked_v2",
-            "overcooked_v2_layouts",
-        ),
-        ("SMAX", "scenario"): SCENARIOS,
-        ("HeuristicEnemySMAX", "scenario"): SCENARIOS,
-    }
-    found = tables.get((name, key))
-    if found is None or not isinstance(value, str):
-        return value
-    module, attribute = found
-    table = getattr(importlib.import_module(module), attribute)
-    if value not in table:
-        raise ConfigError(
-            f"env.options.{key}: jaxmarl:{name} has no {key} {value!r}; it has {', '.join(table)}"
-        )
-    return table[value]
-
-
-SCENARIOS = ("jaxmarl.environments.smax.smax_env", "MAP_NAME_TO_SCENARIO")

@@ -46,7 +46,7 @@ class Results(NamedTuple):
 
     numbers: Any
     """[num_envs, columns] float32: rewards of all agents, their shaped rewards if any, metrics."""
-    flags: Any  # [num_envs, 2, num_agents] bool: whose episode ended, and whose was truncated
+    flags: Any  # [num_envs, 2, num_agents] bool: who is done, and who is so by the time limit alone
 
 
 class Groups:
@@ -97,6 +97,7 @@ class JaxSteps:
         self._world, self._agents, self._metrics = world, agents, metrics
         self._groups = Groups(agents)
         self._like: Any = None  # shapes and dtypes of a copy's state after a step
+        self._key_kinds: list[Any] = []  # of each leaf of the state; None: it is no random key
         self._called: set[tuple[int, int]] = set()  # functions that are compiled, with their sizes
         self.columns = Columns(agents)
         self.num_envs = num_envs
@@ -171,18 +172,39 @@ class JaxSteps:
         observations, state, critic_states = self._world.reset(own)
         if self._like is None:
             self._like = jax.eval_shape(self._world.step, own, state, self._no_actions()).state
+            self._key_kinds = [
+                jax.random.key_impl(leaf) if is_key(leaf) else None
+                for leaf in jax.tree.leaves(state)
+            ]
         count = len(self._agents)
-        carry = Carry(self._as_after(state), key, jnp.int32(0), jnp.zeros(count, jnp.float32))
-        return carry, self._views(observations, critic_states, carry.state)
+        carry = Carry(self._stored(state), key, jnp.int32(0), jnp.zeros(count, jnp.float32))
+        return carry, self._views(observations, critic_states, state)
 
-    def _as_after(self, state: Any) -> Any:
-        """Return a state with the dtypes that steps return, so that one function steps all."""
+    def _stored(self, state: Any) -> Any:
+        """Return a state with the dtypes that steps return, so that one function steps all.
+
+        Random keys become their words, which are plain arrays.
+        """
         import jax
         from jax import lax
 
-        return jax.tree.map(
-            lambda leaf, like: lax.convert_element_type(leaf, like.dtype), state, self._like
-        )
+        def stored(leaf: Any, like: Any) -> Any:
+            if is_key(like):
+                return jax.random.key_data(leaf)
+            return lax.convert_element_type(leaf, like.dtype)
+
+        return jax.tree.map(stored, state, self._like)
+
+    def state_of(self, stored: Any) -> Any:
+        """Return the library's state of one copy, from that of a `Carry`."""
+        import jax
+
+        leaves, tree = jax.tree.flatten(stored)
+        own = [
+            leaf if kind is None else jax.random.wrap_key_data(leaf, impl=kind)
+            for leaf, kind in zip(leaves, self._key_kinds, strict=True)
+        ]
+        return jax.tree.unflatten(tree, own)
 
     def _no_actions(self) -> list[Any]:
         import jax.numpy as jnp
@@ -204,7 +226,7 @@ class JaxSteps:
 
             def by_rules() -> Any:
                 chosen = jax.vmap(self.columns.split)(actions)
-                return jax.vmap(world.ends_by_rules)(own, carry.state, chosen)
+                return jax.vmap(self._ends_by_rules)(own, carry.state, chosen)
 
             # Only a step at the time limit is repeated without it.
             ended = jax.lax.cond(cut.any(), by_rules, lambda: jnp.ones_like(ends))
@@ -222,11 +244,13 @@ class JaxSteps:
         import jax
 
         key, own = jax.random.split(carry.key)
-        step = self._world.step(own, carry.state, self.columns.split(actions))
-        state = self._as_after(step.state)
-        after = Carry(state, key, carry.turns + 1, carry.returns + step.rewards)
-        views = self._views(step.observations, step.critic_states, state)
+        step = self._world.step(own, self.state_of(carry.state), self.columns.split(actions))
+        after = Carry(self._stored(step.state), key, carry.turns + 1, carry.returns + step.rewards)
+        views = self._views(step.observations, step.critic_states, step.state)
         return after, views, step._replace(observations=(), state=(), critic_states=None), own
+
+    def _ends_by_rules(self, key: Any, stored: Any, actions: Any) -> Any:
+        return self._world.ends_by_rules(key, self.state_of(stored), actions)
 
     def _views(self, observations: Any, critic_states: Any, state: Any) -> Views:
         import jax.numpy as jnp
@@ -249,6 +273,14 @@ class JaxSteps:
                 jnp.stack([critic_states[agent] for agent in own]) for own in groups.critic_states
             ),
         )
+
+
+def is_key(leaf: Any) -> bool:
+    """Return whether a leaf of a state holds typed random keys, as of `jax.random.key`."""
+    import jax
+
+    dtype = getattr(leaf, "dtype", None)
+    return dtype is not None and bool(jax.numpy.issubdtype(dtype, jax.dtypes.prng_key))
 
 
 @contextmanager

@@ -39,7 +39,7 @@ def make_jaxmarl(
     """
     spec = describe_by_name(name, options)
     worlds = JaxWorlds(partial(_compiled, name, pickle.dumps(options), num_envs), spec, num_envs)
-    worlds.given = dict(options)
+    worlds.given = {**spec.options, **options}
     if spec.has_shaped_rewards:
         worlds.given[SHAPED_REWARD] = shaped_reward
         worlds.set_option(SHAPED_REWARD, shaped_reward)
@@ -74,8 +74,9 @@ class JaxWorlds(TurnArrays):
        world, or tries an option, never imports it. A reset is done when its result is needed.
     2. A turn passes one array of actions to JAX. Observations are read where JAX wrote them.
     3. Episodes are restarted by `reset` and not within a step, so the final observation is seen.
-    4. An agent that the world reports as done before the episode ends has terminated; rewards that
-       the world gives it afterwards are dropped.
+    4. An agent that the world reports as done before the others, such as a dead unit, is inactive
+       until their episode ends, and then has terminated. Rewards that the world gives it meanwhile
+       count: JaxMARL pays a dead unit for what its team does.
     """
 
     checker = ""
@@ -86,7 +87,7 @@ class JaxWorlds(TurnArrays):
         self._make, self._spec = make, spec
         self.turn_groups = (tuple(range(self.num_agents)),)
         self.episode_metrics = spec.episode_metrics
-        self.given: dict[str, Any] = {}  # the options that it was made with
+        self.given: dict[str, Any] = {}  # all options, with the values that it was made with
         if spec.has_shaped_rewards:
             self.changeable_options = (SHAPED_REWARD,)
         groups = Groups(spec.agents)
@@ -161,15 +162,17 @@ class JaxWorlds(TurnArrays):
         self._carry, views, results = steps.step(carry, self._actions)
         self._look(views)
         numbers, flags = np.asarray(results.numbers), np.asarray(results.flags)
-        np.multiply(numbers[:, :count], self.active, out=self._rewards)
+        is_playing = np.logical_or.reduce(self.active, axis=1, keepdims=True)  # [num_envs, 1]
+        np.multiply(numbers[:, :count], is_playing, out=self._rewards)
         if self._spec.has_shaped_rewards:
-            shaped = numbers[:, count : 2 * count] * self._shaped[:, None]
-            self._rewards += shaped * self.active
+            shares = self._shaped[:, None] * is_playing
+            self._rewards += numbers[:, count : 2 * count] * shares
         self._metrics[...] = numbers[:, numbers.shape[1] - len(self._metrics) :].T
-        ended = flags[:, 0] & self.active
-        np.logical_and(ended, flags[:, 1], out=self._truncated)
-        np.logical_and(ended, ~flags[:, 1], out=self._terminated)
-        self.active[ended] = False
+        np.logical_and(flags[:, 1], self.active, out=self._truncated)
+        self.active &= ~flags[:, 0]
+        is_over = is_playing & ~np.logical_or.reduce(self.active, axis=1, keepdims=True)
+        self._truncated &= is_over
+        np.logical_and(is_over, ~self._truncated, out=self._terminated)
         return self._result
 
     def _look(self, views: Views) -> None:
@@ -208,7 +211,8 @@ class JaxWorlds(TurnArrays):
         import jax
 
         steps, carry = self._playing()
-        return picture(steps.env, jax.tree.map(lambda leaf: np.asarray(leaf)[env], carry.state))
+        stored = jax.tree.map(lambda leaf: np.asarray(leaf)[env], carry.state)
+        return picture(steps.env, steps.state_of(stored))
 
     def state(self) -> State:
         import jax

@@ -30,16 +30,19 @@ from remuda.types import Array, TurnResult
 
 
 def _has_state(copy: Any) -> bool:
-    """Return whether a copy that has been reset implements `state`; other errors come later."""
+    """Return whether a copy that has been reset implements `state`; other errors come later.
+
+    A list of dictionaries is no state: Shimmy returns all players' observations of Melting Pot.
+    """
     if not callable(getattr(copy, "state", None)):
         return False
     try:
-        copy.state()
+        found = copy.state()
     except NotImplementedError:
         return False
     except Exception:  # the user's environment raises it again when the state is read
         return True
-    return True
+    return not (isinstance(found, list) and found and isinstance(found[0], Mapping))
 
 
 class ParallelCopies(Copies):

@@ -174,6 +174,11 @@ def _adapter_of(
     reasons = {
         COPIES: "which holds all copies: give it a parameter num_envs",
         detect.VECTOR: "which holds copies: pass a class or function that makes a single one",
+        detect.JAX_WRAPPER: (
+            "which has step_env but is no JaxMARL MultiAgentEnv: derive it from that class, or "
+            "pass the environment without wrappers such as LogWrapper, because a run records "
+            "returns itself"
+        ),
         detect.OLD_GYM: "of gym, which Gymnasium has replaced: derive it from gymnasium.Env",
     }
     why = reasons.get(kind, f"which is not an environment; allowed is {ALLOWED}")

@@ -12,13 +12,14 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from remuda.analysis.as_json import as_json
+from remuda.analysis.payoffs.self_and_cross_play import SelfAndCrossPlay, self_and_cross_play
 from remuda.envs.description import EnvSpec
 from remuda.envs.registry import GAMES
 from remuda.evaluation.evaluate import copies_in_time, most_copies
@@ -91,7 +92,14 @@ class Tournament:
             summary["until"] = self.until.as_summary()
         if self.scripted:
             summary["scripted"] = dict(self.scripted)
+        if self.self_and_cross_play is not None:
+            summary["self_and_cross_play"] = asdict(self.self_and_cross_play)
         return summary
+
+    @property
+    def self_and_cross_play(self) -> SelfAndCrossPlay | None:
+        """The mean return of entrants with themselves and with others; None: not comparable."""
+        return None if self.line_ups else self_and_cross_play(self.means)
 
 
 @naming_user_code()

@@ -27,7 +27,7 @@ from remuda.policies.algorithms.kernels.objective import (
     RolloutBatch,
     RolloutMetrics,
 )
-from remuda.policies.algorithms.kernels.ppo import Fused, Workspace
+from remuda.policies.algorithms.kernels.ppo import Fused, Memory
 from remuda.policies.algorithms.own_losses import checked
 from remuda.policies.algorithms.samples import Rows, Sequences, alike
 from remuda.policies.networks.actor_critic import ActorCritic, count_observations
@@ -98,14 +98,14 @@ class RolloutAlgorithm(Algorithm):
         ppo = self.configs[0].ppo
         self._epochs, self._parts = ppo.epochs, ppo.parts
         self._normalises = ppo.normalise_advantages
-        self._workspace: Workspace | None = None
+        self._memory: Memory | None = None
         self._by_kernels = (
             has_flag(type(self), "fused", "losses")
             and self.device.type == "cpu"
             and Objective.suits(network.actions)
         )
         if self._by_kernels and Fused.suits(network, self.device):
-            self._workspace = Workspace(network)
+            self._memory = Memory(network)
         self._anchor: ParameterStack | None = None
         if any(config.ppo.anchor_cost for config in self.configs):
             self._anchor = ParameterStack(network.shapes, len(self.configs), device)
@@ -361,7 +361,7 @@ class RolloutAlgorithm(Algorithm):
 
     @property
     def _is_fused(self) -> bool:
-        return self._workspace is not None and self._anchor is None
+        return self._memory is not None and self._anchor is None
 
     def _engine(self, members: Sequence[int]) -> tuple[Side, Side | None, Fused | Autograd]:
         """Return these policies' parameters and anchors, and the engine that trains them."""
@@ -369,8 +369,8 @@ class RolloutAlgorithm(Algorithm):
         costs = self.costs_of(members)
         if self._anchor is not None:
             anchor = Side(self._anchor, members)
-        elif self._workspace is not None:
-            fused = Fused(self.network, side.part, costs, self._workspace, self._normalises)
+        elif self._memory is not None:
+            fused = Fused(self.network, side.part, costs, self._memory, self._normalises)
             return side, None, fused
         objective = None
         if self._by_kernels and anchor is None:

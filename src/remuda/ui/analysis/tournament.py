@@ -18,6 +18,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from remuda.analysis.payoffs.self_and_cross_play import SelfAndCrossPlay
 from remuda.evaluation.tournaments.engine import Tournament
 from remuda.evaluation.tournaments.sequential_test import Look, in_words
 from remuda.ui.terminal.live import PlayProgress
@@ -117,10 +118,20 @@ def print_tournament(game: str, found: Tournament, console: Console | None = Non
         count = f"{why}{' to '.join(ends)} matches per cell"
     count += "; ± standard error" if with_errors else "; standard errors with --format json"
     console.print(f"[dim]{count}[/]")
+    if found.self_and_cross_play is not None:
+        console.print(Text(_gap(found.self_and_cross_play, decimals)))
     if found.until is not None:
         console.print(Text(_known(found.until)), soft_wrap=True)
     if found.directory is not None:
         console.print(Text(f"saved in {found.directory}", "dim"), soft_wrap=True)
+
+
+def _gap(found: SelfAndCrossPlay, decimals: int) -> str:
+    own, others, gap = (
+        f"{mean:.{decimals}f}±{error:.{decimals}f}"
+        for mean, error in (found.self_play, found.cross_play, found.gap)
+    )
+    return f"self-play {own}, cross-play {others}, gap {gap} (± over entrants)"
 
 
 def _known(look: Look) -> str:

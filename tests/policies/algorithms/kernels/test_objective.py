@@ -12,6 +12,7 @@ from refusals import refuses
 from remuda.policies import parallel_parts
 from remuda.policies.algorithms import autograd
 from remuda.policies.algorithms.algorithm import has_flag
+from remuda.policies.algorithms.kernels import ppo
 from remuda.policies.algorithms.kernels.objective import Objective
 from remuda.policies.algorithms.kernels.ppo import Fused
 from remuda.policies.algorithms.kernels.ppo_heads import BLOCK, softmax
@@ -29,7 +30,7 @@ BY_TORCH = [kind for kind in KINDS if "anchor" in kind or "own algorithm" in kin
 def trained(kind, by_kernels):
     algorithm = make_stack(kind, range(3))
     if not by_kernels:
-        algorithm._by_kernels, algorithm._workspace = False, None
+        algorithm._by_kernels, algorithm._memory = False, None
     room, told = room_for(algorithm, LENGTH * 64), []
     for update in range(2):
         for k, lengths in enumerate(SEGMENTS):
@@ -172,6 +173,37 @@ def test_threads_take_pieces_and_the_bits_stay(kind, monkeypatch):
     for ours, theirs in zip(told, said, strict=True):
         assert str(ours) == str(theirs)
     assert any(name.startswith("part") for name in names)
+
+
+PERCEPTRONS = [kind for kind in KINDS if make_stack(kind, range(1))._is_fused]
+
+
+@pytest.mark.parametrize("kind", PERCEPTRONS)
+def test_threads_take_shares_of_a_minibatch(kind, monkeypatch):
+    one, told = trained(kind, by_kernels=True)
+    monkeypatch.setattr(ppo, "SHARE_WORK", 1.0)
+    names = set()
+
+    def watched(kernel):
+        def noted(*args):
+            names.add(threading.current_thread().name)
+            kernel(*args)
+
+        return noted
+
+    for name in ("differentiate_choices", "differentiate_numbers"):
+        monkeypatch.setattr(ppo, name, watched(getattr(ppo, name)))
+    with parallel_parts.parts_at_once(3):
+        several, said = trained(kind, by_kernels=True)
+        again, _ = trained(kind, by_kernels=True)
+    assert len(names) > 1
+    assert torch.equal(several.online.flat, again.online.flat)
+    torch.testing.assert_close(one.online.flat, several.online.flat, rtol=1e-3, atol=3e-5)
+    for mine, its in zip(told, said, strict=True):
+        for name in ("loss", "policy_loss", "value_loss", "entropy", "kl", "clipped"):
+            found, wanted = getattr(mine, name), getattr(its, name)
+            np.testing.assert_allclose(found, wanted, rtol=2e-3, atol=2e-5, err_msg=name)
+        assert (mine.samples == its.samples).all()
 
 
 def test_what_a_thread_raises_is_raised():

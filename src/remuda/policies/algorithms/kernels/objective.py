@@ -6,6 +6,7 @@ the loss w.r.t. `outputs`.
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -111,7 +112,7 @@ class Objective:
         actions = batch.actions.numpy()
         results = batch.log_prox.numpy(), batch.values.numpy()
         if len(self.sizes):
-            evaluate(outputs, rows, actions, _masks_of(batch), self.sizes, *results)
+            evaluate(outputs, rows, actions, masks_of(batch), self.sizes, *results)
         else:
             evaluate_normal(outputs, log_scales, rows, actions, *results)
 
@@ -126,14 +127,14 @@ class MinibatchObjective:
         self.means: Array = np.zeros((len(Means._fields), len(rows.members)))
         # [G, A] gradient w.r.t. the log standard deviations, complete at the same time
         self.by_scales: Floats = np.zeros_like(log_scales)
-        self._log_scales, self._sizes = log_scales, objective.sizes
-        self._actions, advantages = batch.actions.numpy(), batch.advantages.numpy()
-        self._masks = _masks_of(batch)
+        self.log_scales, self.sizes = log_scales, objective.sizes
+        self.actions, advantages = batch.actions.numpy(), batch.advantages.numpy()
+        self.masks = masks_of(batch)
         standard: Floats = np.zeros((len(rows.members), 2), np.float32)
         standard[:, 1] = 1.0
         if objective.normalises:
             standardise(advantages, rows, standard)
-        self._terms = Terms(
+        self.terms = Terms(
             batch.log_prox.numpy(),
             batch.weights.numpy(),
             advantages,
@@ -144,9 +145,20 @@ class MinibatchObjective:
             1.0 / np.maximum(rows.counts, 1),
         )
 
+    def another(self) -> MinibatchObjective:
+        """Return an objective for other rows of the minibatch, whose means start at 0."""
+        other = copy(self)
+        other.means, other.by_scales = np.zeros_like(self.means), np.zeros_like(self.by_scales)
+        return other
+
+    def add(self, other: MinibatchObjective) -> None:
+        """Add the means of other rows."""
+        self.means += other.means
+        self.by_scales += other.by_scales
+
     def differentiate(self, outputs: Floats, here: slice, rows: RowsOf) -> None:
         """Overwrite outputs [g, B, L + 1] of the policies `here` with their errors."""
-        whole = self._terms
+        whole = self.terms
         terms = whole._replace(
             standard=whole.standard[here],
             clip=whole.clip[here],
@@ -156,11 +168,11 @@ class MinibatchObjective:
             shares=whole.shares[here],
         )
         means = self.means[:, here]
-        if len(self._sizes):
-            differentiate(outputs, rows, self._actions, self._masks, self._sizes, terms, means)
+        if len(self.sizes):
+            differentiate(outputs, rows, self.actions, self.masks, self.sizes, terms, means)
         else:
-            scales = self._log_scales[here], self.by_scales[here]
-            differentiate_normal(outputs, *scales, rows, self._actions, terms, means)
+            scales = self.log_scales[here], self.by_scales[here]
+            differentiate_normal(outputs, *scales, rows, self.actions, terms, means)
 
 
 def log_scales_of(part: ParameterStack, count: int) -> Floats:
@@ -170,7 +182,8 @@ def log_scales_of(part: ParameterStack, count: int) -> Floats:
     return np.ascontiguousarray(part.parameters["log_scale"].detach()[:, 0].numpy())
 
 
-def _masks_of(batch: RolloutBatch) -> Bools:
+def masks_of(batch: RolloutBatch) -> Bools:
+    """Return the masks of a batch, or an array [K, R, 0] if there are none."""
     if batch.masks is None:
         return np.zeros((*batch.values.shape, 0), np.bool_)
     masks: Bools = batch.masks.numpy()

@@ -1,14 +1,14 @@
-"""PPO's gradient for multi-layer perceptrons on the CPU, by compiled kernels.
+"""PPO's loss and its gradient for multi-layer perceptrons on the CPU, in one compiled step.
 
-The result is the same as in `autograd.py`, and takes about half the time on one core. A minibatch
-runs through all layers in pieces that stay in the cache, and one loop computes everything after the
-heads.
+A policy's rows run through all layers, the loss and back in chunks that stay in the cache. With
+`parts_at_once`, each thread computes a share of a minibatch, and adds up gradients apart from the
+others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -20,111 +20,160 @@ from remuda.policies.algorithms.kernels.objective import (
     Objective,
     RolloutBatch,
     log_scales_of,
+    masks_of,
 )
-from remuda.policies.algorithms.kernels.ppo_heads import RowsOf, gather
+from remuda.policies.algorithms.kernels.ppo_heads import (
+    RowsOf,
+    Terms,
+    differentiate_policy,
+    differentiate_policy_normal,
+    evaluate_policy,
+    evaluate_policy_normal,
+    gather,
+)
 from remuda.policies.algorithms.samples import Pick
 from remuda.policies.networks.actor_critic import MEAN, VARIANCE, ActorCritic, scale_of
-from remuda.policies.networks.kernels.activations import RELU, TANH, activate_in_place, derive
-from remuda.policies.networks.kernels.gemm import add_products, multiply
-from remuda.policies.stack import ParameterStack
-from remuda.types import Floats, Integers
+from remuda.policies.networks.kernels import flat_layers as flat
+from remuda.policies.networks.kernels.activations import KINDS, STRICT
+from remuda.policies.networks.kernels.flat_layers import Scratch
+from remuda.policies.networks.kernels.gemm import gemm
+from remuda.policies.parallel_parts import count_at_once, each
+from remuda.policies.stack import ParameterStack, starts_of, whole_rows
+from remuda.system.kernels import njit
+from remuda.types import Array, Bools, Floats, Integers
 
-PIECE = 5 << 20  # bytes of a piece: smaller pieces need more calls, larger ones exceed the cache
-LEAST_ROWS, MOST_ROWS = 256, 3072  # bounds of the rows in a piece
-HEADS = ("policy", "value")
-
-
-@dataclass
-class _Head:
-    """The heads of one tower, joined to one linear layer."""
-
-    weight: Tensor  # [K, features, outputs]
-    bias: Tensor  # [K, 1, outputs]
-    transposed: Tensor  # [K, outputs, features], the transposed weight
-    gradient: Tensor  # [K, outputs, features], transposed
-    bias_gradient: Tensor  # [K, outputs]
-    columns: slice  # columns of these heads in `Workspace.outputs`
+# bytes of the rows that run through all layers together, so that they stay in the cache of a core
+# (measured), and bounds of their number
+PIECE, LEAST_ROWS, MOST_ROWS = 512 << 10, 64, 256
+SHARE_WORK = 8e6  # multiplications of a share that are worth the start of a thread
 
 
-class Workspace:
-    """The memory of a piece, with an array for each layer; policies use it one after another."""
+class Tower(NamedTuple):
+    """The layers of a tower, and its heads, which are joined to one linear layer."""
+
+    layers: Integers  # table of the hidden layers (`flat_layers`)
+    # each head's first column in the joined layer, start of weight and bias in a policy's row, and
+    # number of outputs
+    heads: Integers
+    numbers: int  # of an input row
+    width: int  # number of the heads' inputs
+    first: int  # the joined layer's first column of the outputs
+    size: int  # number of its columns
+    # Start in scratch memory of:
+    inputs: int  # [rows, numbers]
+    joined: int  # the weight [width, size] and bias [size]
+    transposed: int  # the transposed weight [size, width]
+    gradients: int  # their gradients: [size, width], then [size]
+
+
+class Towers(NamedTuple):
+    """The towers of a network. If the heads share one, `value` is not used."""
+
+    policy: Tower
+    value: Tower
+    number: int  # of towers: 1 or 2
+    rows: int  # maximum number of rows that run through all layers together
+    columns: int  # of the outputs: logits or means, then the value
+    outputs: int  # start in scratch memory of the outputs [rows, columns]
+    kind: int  # of activation
+
+
+class Memory:
+    """The towers of a network, and the memory in which each thread trains them."""
 
     def __init__(self, network: ActorCritic) -> None:
-        widths = [
-            [network.shapes[f"{name}.weight"][1] for name in names] for names in network.towers
+        scratch, columns = Scratch(), network.actions.num_logits + 1
+        rows = _rows_at_once(network)
+        names = (("policy", "value"),) if len(network.towers) == 1 else (("policy",), ("value",))
+        sizes = [network.num_inputs] if network.critic is None else list(network.input_sizes)
+        inputs = [scratch.reserve(rows * size) for size in sizes]
+        towers = [
+            _tower_of(network, number, own, sizes[min(number, len(sizes) - 1)], scratch, rows)
+            for number, own in enumerate(names)
         ]
-        outputs = network.actions.num_logits + 1
-        # inputs of the policy and, if it gets others, of the value network
-        inputs = [network.num_inputs] if network.critic is None else list(network.input_sizes)
-        numbers = sum(inputs) + 2 * sum(map(sum, widths)) + outputs
-        # maximum rows in a piece
-        self.rows = min(max(PIECE // (4 * numbers), LEAST_ROWS), MOST_ROWS)
+        towers = [
+            tower._replace(inputs=inputs[min(number, len(inputs) - 1)])
+            for number, tower in enumerate(towers)
+        ]
+        self.towers = Towers(
+            towers[0],
+            towers[-1],
+            len(towers),
+            rows,
+            columns,
+            scratch.reserve(rows * columns),
+            KINDS[network.config.activation],
+        )
+        self._size = scratch.size
+        self._arrays: list[Floats] = []
 
-        def rows_of(width: int) -> Tensor:
-            return torch.empty(self.rows * width, dtype=torch.float32)
-
-        self.inputs, self.outputs = [rows_of(each) for each in inputs], rows_of(outputs)
-        self.hidden = [[rows_of(width) for width in tower] for tower in widths]
-        self.errors = [[rows_of(width) for width in tower] for tower in widths]
-
-    def piece_of(self, array: Tensor, policies: int, rows: int) -> Tensor:
-        """Return the beginning of an array as a view [policies, rows, width]."""
-        width = array.numel() // self.rows
-        return array[: policies * rows * width].view(policies, rows, width)
-
-
-@dataclass
-class _Layer:
-    """A hidden layer of G policies, and its arrays in one piece."""
-
-    weight: Tensor  # [G, I, F]
-    bias: Tensor  # [G, 1, F]
-    weight_gradient: Tensor
-    bias_gradient: Tensor
-    outputs: Tensor  # [G, B, F]
-    errors: Tensor  # gradients with respect to pre-activations
+    def of(self, thread: int) -> Floats:
+        """Return the scratch memory of a thread."""
+        while thread >= len(self._arrays):
+            self._arrays.append(np.zeros(self._size, np.float32))
+        return self._arrays[thread]
 
 
-@dataclass
-class _Piece:
-    """The arrays of a piece of some policies."""
-
-    inputs: list[Tensor]  # of the policy and, with a centralised critic, of the value network
-    towers: list[list[_Layer]]
-    outputs: Tensor  # logits, then the value; then their errors
+def _rows_at_once(network: ActorCritic) -> int:
+    widths = [network.shapes[f"{name}.weight"][1] for tower in network.towers for name in tower]
+    numbers = sum(network.input_sizes) + 2 * sum(widths)  # activations and their errors
+    return min(max(PIECE // (4 * numbers), LEAST_ROWS), MOST_ROWS)
 
 
-@dataclass
-class _Cut:
-    """Rows of a pick that run through all layers together, for policies `first` to `end` - 1."""
+def _tower_of(
+    network: ActorCritic,
+    number: int,
+    names: tuple[str, ...],
+    numbers: int,
+    scratch: Scratch,
+    rows: int,
+) -> Tower:
+    starts, shapes = starts_of(network.shapes), network.shapes
+    heads, size = [], 0
+    for name in names:
+        outputs = shapes[f"{name}.weight"][1]
+        heads.append((size, starts[f"{name}.weight"], starts[f"{name}.bias"], outputs))
+        size += outputs
+    width = shapes[f"{names[0]}.weight"][0]
+    return Tower(
+        layers=flat.table_of(shapes, network.towers[number], scratch, rows),
+        heads=np.array(heads, np.int64),
+        numbers=numbers,
+        width=width,
+        first=0 if number == 0 else network.actions.num_logits,
+        size=size,
+        inputs=0,
+        joined=scratch.reserve((width + 1) * size),
+        transposed=scratch.reserve(width * size),
+        gradients=scratch.reserve((width + 1) * size),
+    )
 
-    first: int
-    end: int
-    picked: RowsOf
 
-    @property
-    def here(self) -> slice:
-        return slice(self.first, self.end)
+class Inputs(NamedTuple):
+    """Weights of G policies, and how their observations become inputs."""
+
+    weights: Floats  # [G, P]
+    observations: Array  # [K, R, W]
+    mean: Floats  # [G, W], or [G, 0] without normalisation
+    scale: Floats  # [G, W], or [G, 1]
 
 
 class Fused:
-    """Evaluation and gradients of G policies of one layout, in pieces of rows."""
+    """Evaluation and gradients of G policies of one layout."""
+
+    rows_at_once = 1 << 20  # maximum number of rows of a policy per evaluation
 
     def __init__(
         self,
         network: ActorCritic,
         part: ParameterStack,
         costs: LossCosts,
-        workspace: Workspace,
+        memory: Memory,
         normalises: bool = False,
     ) -> None:
-        self._network, self._part, self._workspace = network, part, workspace
+        self._network, self._part, self._memory = network, part, memory
         self._objective = Objective(network.actions, costs, normalises)
-        self.rows_at_once = workspace.rows  # best number of rows of a policy per evaluation
-        self._kind = TANH if network.config.activation == "tanh" else RELU
-        self._views = {name: view.detach() for name, view in part.parameters.items()}
-        self._gradients = part.gradient_views
-        self._pieces: dict[tuple[int, int, int], _Piece] = {}
+        self._stacks = [part]  # by thread: the same parameters with separate gradients
 
     @staticmethod
     def suits(network: ActorCritic, device: torch.device) -> bool:
@@ -142,150 +191,323 @@ class Fused:
         )
 
     def evaluate(self, batch: RolloutBatch, picks: Iterable[Pick]) -> None:
-        heads, scales = self._heads(), self._log_scales
+        """Write log-probabilities and values of the picked rows to the batch."""
+        inputs, scales, sizes = self._inputs(batch), self._log_scales, self._objective.sizes
+        actions, masks = batch.actions.numpy(), masks_of(batch)
+        results = batch.log_prox.numpy(), batch.values.numpy()
+
+        def work(share: tuple[int, RowsOf]) -> None:
+            thread, rows = share
+            start = (self._memory.towers, inputs, rows, self._memory.of(thread))
+            if sizes.size:
+                evaluate_choices(*start, actions, masks, sizes, *results)
+            else:
+                evaluate_numbers(*start, scales, actions, *results)
+
         for pick in picks:
-            for cut in _cut(pick, self.rows_at_once):
-                outputs = self._forward(batch.observations, cut, heads).outputs.numpy()
-                self._objective.evaluate(outputs, scales[cut.here], cut.picked, batch)
+            for _ in each(work, enumerate(self._shares(pick))):
+                pass
 
     def step(self, batch: RolloutBatch, pick: Pick) -> Tensor:
-        self._part.gradients.zero_()
-        heads, transposed = self._heads(), self._transposed()
+        """Write the gradients of the picked rows' loss; return the means [len(Means), G]."""
+        inputs, shares = self._inputs(batch), self._shares(pick)
         rows = RowsOf(pick.members, pick.rows, pick.counts)
         objective = MinibatchObjective(self._objective, batch, rows, self._log_scales)
-        for cut in _cut(pick, self.rows_at_once):
-            here = cut.here
-            piece = self._forward(batch.observations, cut, heads)
-            objective.differentiate(piece.outputs.numpy(), here, cut.picked)
-            for number, (head, tower) in enumerate(zip(heads, piece.towers, strict=True)):
-                errors = piece.outputs[..., head.columns]
-                add_products(errors, tower[-1].outputs, head.gradient[here])
-                head.bias_gradient[here] += errors.sum(1)
-                multiply(errors, head.transposed[here], None, tower[-1].errors)
-                inputs = piece.inputs[min(number, len(piece.inputs) - 1)]
-                self._backward(tower, inputs, [each[here] for each in transposed[number]])
-        self._store(heads)
+        objectives = [objective, *(objective.another() for _ in shares[1:])]
+        while len(self._stacks) < len(shares):
+            self._stacks.append(self._part.with_own_gradients())
+
+        def work(share: tuple[int, RowsOf]) -> None:
+            thread, rows = share
+            own, gradients = objectives[thread], whole_rows(self._stacks[thread].gradients)
+            start = (self._memory.towers, inputs, rows, self._memory.of(thread), gradients)
+            if own.sizes.size:
+                end = own.actions, own.masks, own.sizes, own.terms, own.means
+                differentiate_choices(*start, *end)
+            else:
+                scales = own.log_scales, own.by_scales
+                differentiate_numbers(*start, *scales, own.actions, own.terms, own.means)
+
+        for _ in each(work, enumerate(shares)):
+            pass
+        for thread in range(1, len(shares)):  # in order, whichever thread ended first
+            self._part.gradients += self._stacks[thread].gradients
+            objective.add(objectives[thread])
         if self._network.actions.num_scales:
-            self._gradients["log_scale"][:, 0].copy_(torch.from_numpy(objective.by_scales))
+            scales = self._part.gradient_views["log_scale"]
+            scales[:, 0].copy_(torch.from_numpy(objective.by_scales))
         return torch.from_numpy(objective.means.astype(np.float32))
+
+    def _inputs(self, batch: RolloutBatch) -> Inputs:
+        network, weights = self._network, whole_rows(self._part.flat)
+        if network.normalised:
+            views = self._part.parameters
+            mean = views[MEAN].detach()[:, 0].numpy()
+            scale = scale_of(views[VARIANCE].detach()[:, 0]).numpy()
+        else:
+            scale = np.full((len(weights), 1), network.input_scale, np.float32)
+            mean = scale[:, :0]
+        return Inputs(weights, batch.observations.numpy(), mean, scale)
+
+    def _shares(self, pick: Pick) -> list[RowsOf]:
+        """Divide each policy's rows into shares of similar size, at most one per thread."""
+        work = int(pick.counts.sum()) * self._part.flat.shape[1]
+        count = max(min(count_at_once(), int(work / SHARE_WORK)), 1)
+        longest = int(pick.counts.max())
+        size = max(-(-longest // count), 1)
+        return [
+            RowsOf(
+                pick.members,
+                np.ascontiguousarray(pick.rows[:, start : start + size]),
+                np.clip(pick.counts - start, 0, size),
+            )
+            for start in range(0, longest, size)
+        ]
 
     @property
     def _log_scales(self) -> Floats:
         return log_scales_of(self._part, self._network.actions.num_scales)
 
-    def _heads(self) -> list[_Head]:
-        """Return the heads of each tower; a shared tower has both heads."""
-        names = [HEADS] if len(self._network.towers) == 1 else [(name,) for name in HEADS]
-        heads, first = [], 0
-        for own in names:
-            weight, bias = (
-                torch.cat([self._views[f"{name}.{kind}"] for name in own], -1)
-                for kind in ("weight", "bias")
+
+@njit(**STRICT)
+def join_heads(tower: Tower, row: Floats, scratch: Floats) -> None:
+    """Write the joined weight, its transpose and the bias; set their gradients to 0."""
+    size, width = tower.size, tower.width
+    for h in range(len(tower.heads)):
+        column, weight, bias, outputs = tower.heads[h]
+        for j in range(outputs):
+            scratch[tower.joined + width * size + column + j] = row[bias + j]
+            for i in range(width):
+                number = row[weight + i * outputs + j]
+                scratch[tower.joined + i * size + column + j] = number
+                scratch[tower.transposed + (column + j) * width + i] = number
+    for i in range((width + 1) * size):
+        scratch[tower.gradients + i] = np.float32(0.0)
+
+
+@njit(**STRICT)
+def store_heads(tower: Tower, scratch: Floats, gradients: Floats) -> None:
+    """Write the gradients of the heads to a policy's row."""
+    size, width = tower.size, tower.width
+    for h in range(len(tower.heads)):
+        column, weight, bias, outputs = tower.heads[h]
+        for j in range(outputs):
+            gradients[bias + j] = scratch[tower.gradients + width * size + column + j]
+            for i in range(width):
+                gradients[weight + i * outputs + j] = scratch[
+                    tower.gradients + (column + j) * width + i
+                ]
+
+
+@njit(**STRICT)
+def begin(towers: Towers, row: Floats, scratch: Floats) -> None:
+    """Prepare the scratch memory for a policy."""
+    for t in range(towers.number):
+        tower = towers.policy if t == 0 else towers.value
+        join_heads(tower, row, scratch)
+        flat.transpose_all(tower.layers, row, scratch, 1)
+
+
+@njit(**STRICT)
+def forward(
+    towers: Towers, inputs: Inputs, k: int, observations: Array, rows: Integers, scratch: Floats
+) -> Floats:
+    """Return the outputs [B, columns] of policy `k` for the rows of its observations."""
+    count, row = rows.size, inputs.weights[k]
+    outputs = flat.part(scratch, towers.outputs, count, towers.columns)
+    for t in range(towers.number):
+        tower = towers.policy if t == 0 else towers.value
+        x = flat.part(scratch, tower.inputs, count, tower.numbers)
+        if t == 0 or tower.inputs != towers.policy.inputs:
+            # The policy's inputs are the first columns of the observations.
+            gather(observations, rows, inputs.mean[k], inputs.scale[k], x)
+        x = flat.forward(tower.layers, row, x, towers.kind, scratch)
+        at = scratch.ctypes.data + flat.NUMBER * tower.joined
+        gemm(
+            1,
+            count,
+            tower.size,
+            tower.width,
+            x.ctypes.data,
+            0,
+            tower.width,
+            1,
+            at,
+            0,
+            tower.size,
+            at + flat.NUMBER * tower.width * tower.size,
+            0,
+            0,
+            outputs.ctypes.data + flat.NUMBER * tower.first,
+            0,
+            towers.columns,
+        )
+    return outputs
+
+
+@njit(**STRICT)
+def backward(towers: Towers, errors: Floats, gradients: Floats, scratch: Floats) -> None:
+    """Add the gradients of a policy to its row, from the errors of the last `forward` call."""
+    count = errors.shape[0]
+    for t in range(towers.number):
+        tower = towers.policy if t == 0 else towers.value
+        layers, width, size = tower.layers, tower.width, tower.size
+        x = flat.part(scratch, tower.inputs, count, tower.numbers)
+        last = len(layers) - 1
+        top = x if last < 0 else flat.part(scratch, layers[last, flat.ACTIVATIONS], count, width)
+        own = errors.ctypes.data + flat.NUMBER * tower.first
+        at = scratch.ctypes.data + flat.NUMBER * tower.gradients
+        gemm(
+            1,
+            size,
+            width,
+            count,
+            own,
+            0,
+            1,
+            towers.columns,
+            top.ctypes.data,
+            0,
+            width,
+            at,
+            0,
+            width,
+            at,
+            0,
+            width,
+        )
+        for b in range(count):
+            for j in range(size):
+                scratch[tower.gradients + width * size + j] += errors[b, tower.first + j]
+        if last < 0:
+            continue
+        gemm(
+            1,
+            count,
+            width,
+            size,
+            own,
+            0,
+            towers.columns,
+            1,
+            scratch.ctypes.data + flat.NUMBER * tower.transposed,
+            0,
+            width,
+            0,
+            0,
+            0,
+            scratch.ctypes.data + flat.NUMBER * layers[last, flat.ERRORS],
+            0,
+            width,
+        )
+        flat.backward(layers, gradients, x, towers.kind, scratch, False, x[:, :0])
+
+
+@njit(**STRICT)
+def end(towers: Towers, scratch: Floats, gradients: Floats) -> None:
+    """Complete a policy's gradients."""
+    for t in range(towers.number):
+        store_heads(towers.policy if t == 0 else towers.value, scratch, gradients)
+
+
+@njit(**STRICT)
+def evaluate_choices(
+    towers: Towers,
+    inputs: Inputs,
+    picked: RowsOf,
+    scratch: Floats,
+    actions: Integers,
+    masks: Bools,
+    sizes: Integers,
+    log_probs: Floats,
+    values: Floats,
+) -> None:
+    """Write log-probabilities of discrete actions, and values: [K, R]."""
+    for k in range(picked.members.size):
+        member = picked.members[k]
+        begin(towers, inputs.weights[k], scratch)
+        for first in range(0, picked.counts[k], towers.rows):
+            rows = picked.rows[k, first : min(first + towers.rows, picked.counts[k])]
+            outputs = forward(towers, inputs, k, inputs.observations[member], rows, scratch)
+            own = log_probs[member], values[member]
+            evaluate_policy(outputs, rows, actions[member], masks[member], sizes, own[0], own[1])
+
+
+@njit(**STRICT)
+def evaluate_numbers(
+    towers: Towers,
+    inputs: Inputs,
+    picked: RowsOf,
+    scratch: Floats,
+    log_scales: Floats,
+    actions: Floats,
+    log_probs: Floats,
+    values: Floats,
+) -> None:
+    """Do the same for continuous actions."""
+    for k in range(picked.members.size):
+        member = picked.members[k]
+        begin(towers, inputs.weights[k], scratch)
+        for first in range(0, picked.counts[k], towers.rows):
+            rows = picked.rows[k, first : min(first + towers.rows, picked.counts[k])]
+            outputs = forward(towers, inputs, k, inputs.observations[member], rows, scratch)
+            own = log_probs[member], values[member]
+            evaluate_policy_normal(outputs, log_scales[k], rows, actions[member], own[0], own[1])
+
+
+@njit(**STRICT)
+def differentiate_choices(
+    towers: Towers,
+    inputs: Inputs,
+    picked: RowsOf,
+    scratch: Floats,
+    gradients: Floats,
+    actions: Integers,
+    masks: Bools,
+    sizes: Integers,
+    terms: Terms,
+    means: Array,
+) -> None:
+    """Write the gradients [G, P] of the loss, and add to its means; for discrete actions."""
+    for k in range(picked.members.size):
+        member, row = picked.members[k], gradients[k]
+        row[:] = np.float32(0.0)
+        begin(towers, inputs.weights[k], scratch)
+        for first in range(0, picked.counts[k], towers.rows):
+            rows = picked.rows[k, first : min(first + towers.rows, picked.counts[k])]
+            outputs = forward(towers, inputs, k, inputs.observations[member], rows, scratch)
+            own = actions[member], masks[member]
+            differentiate_policy(
+                outputs, rows, own[0], own[1], sizes, terms, k, member, means[:, k]
             )
-            transposed = weight.mT.contiguous()
-            at = slice(first, first + weight.shape[-1])
-            gradients = torch.zeros_like(transposed), transposed.new_zeros(transposed.shape[:2])
-            heads.append(_Head(weight, bias, transposed, *gradients, at))
-            first = at.stop
-        return heads
+            backward(towers, outputs, row, scratch)
+        end(towers, scratch, row)
 
-    def _store(self, heads: list[_Head]) -> None:
-        parts = [slice(0, -1), slice(-1, None)] if len(heads) == 1 else [slice(None)] * 2
-        for name, part, head in zip(HEADS, parts, (heads[0], heads[-1]), strict=True):
-            self._gradients[f"{name}.weight"].copy_(head.gradient[:, part].mT)
-            self._gradients[f"{name}.bias"][:, 0].copy_(head.bias_gradient[:, part])
 
-    def _transposed(self) -> list[list[Tensor]]:
-        return [
-            [self._views[f"{name}.weight"].mT.contiguous() for name in names[1:]]
-            for names in self._network.towers
-        ]
-
-    def _forward(self, observations: Tensor, cut: _Cut, heads: list[_Head]) -> _Piece:
-        first, end = cut.first, cut.end
-        piece = self._piece(first, end, cut.picked.rows.shape[1])
-        network = self._network
-        if network.normalised:
-            mean = self._views[MEAN][first:end, 0].numpy()
-            scale = scale_of(self._views[VARIANCE][first:end, 0]).numpy()
-        else:
-            scale = np.full((end - first, 1), network.input_scale, np.float32)
-            mean = scale[:, :0]
-        rows = observations.numpy()
-        for inputs in piece.inputs:
-            for here, there in _neighbours(cut.picked.members):
-                # The policy's inputs are the first columns.
-                picked, out = cut.picked.rows[here], inputs.numpy()[here]
-                gather(rows[there], picked, mean[here], scale[here], out)
-        for number, (head, tower) in enumerate(zip(heads, piece.towers, strict=True)):
-            x = piece.inputs[min(number, len(piece.inputs) - 1)]
-            for layer in tower:
-                multiply(x, layer.weight, layer.bias, layer.outputs)
-                activate_in_place(layer.outputs.numpy().reshape(-1), self._kind)
-                x = layer.outputs
-            own = slice(first, end)
-            multiply(x, head.weight[own], head.bias[own], piece.outputs[..., head.columns])
-        return piece
-
-    def _backward(self, tower: list[_Layer], inputs: Tensor, transposed: list[Tensor]) -> None:
-        """Backpropagate the last activations' errors to the gradients of all hidden layers."""
-        for i in range(len(tower) - 1, -1, -1):
-            layer, errors = tower[i], tower[i].errors
-            sums: Floats = np.empty((len(errors), errors.shape[2]), np.float32)
-            derive(errors.numpy(), layer.outputs.numpy(), self._kind, sums)
-            layer.bias_gradient[:, 0].add_(torch.from_numpy(sums))
-            add_products(tower[i - 1].outputs if i else inputs, errors, layer.weight_gradient)
-            if i:
-                multiply(errors, transposed[i - 1], None, tower[i - 1].errors)
-
-    def _piece(self, first: int, end: int, rows: int) -> _Piece:
-        piece = self._pieces.get((first, end, rows))
-        if piece is None:
-            workspace, size = self._workspace, (end - first, rows)
-            piece = self._pieces[first, end, rows] = _Piece(
-                [workspace.piece_of(inputs, *size) for inputs in workspace.inputs],
-                [self._layers(i, first, end, rows) for i in range(len(self._network.towers))],
-                workspace.piece_of(workspace.outputs, *size),
+@njit(**STRICT)
+def differentiate_numbers(
+    towers: Towers,
+    inputs: Inputs,
+    picked: RowsOf,
+    scratch: Floats,
+    gradients: Floats,
+    log_scales: Floats,
+    by_scales: Floats,
+    actions: Floats,
+    terms: Terms,
+    means: Array,
+) -> None:
+    """Do the same for continuous actions."""
+    for k in range(picked.members.size):
+        member, row = picked.members[k], gradients[k]
+        row[:] = np.float32(0.0)
+        begin(towers, inputs.weights[k], scratch)
+        for first in range(0, picked.counts[k], towers.rows):
+            rows = picked.rows[k, first : min(first + towers.rows, picked.counts[k])]
+            outputs = forward(towers, inputs, k, inputs.observations[member], rows, scratch)
+            scales = log_scales[k], by_scales[k]
+            differentiate_policy_normal(
+                outputs, scales[0], scales[1], rows, actions[member], terms, k, member, means[:, k]
             )
-        return piece
-
-    def _layers(self, tower: int, first: int, end: int, rows: int) -> list[_Layer]:
-        own, workspace = slice(first, end), self._workspace
-        names, arrays = self._network.towers[tower], (workspace.hidden, workspace.errors)
-        return [
-            _Layer(
-                self._views[f"{name}.weight"][own],
-                self._views[f"{name}.bias"][own],
-                self._gradients[f"{name}.weight"][own],
-                self._gradients[f"{name}.bias"][own],
-                *(workspace.piece_of(array[tower][i], end - first, rows) for array in arrays),
-            )
-            for i, name in enumerate(names)
-        ]
-
-
-def _cut(pick: Pick, most: int) -> Iterator[_Cut]:
-    """Yield as few pieces as possible, of similar size and at most `most` rows."""
-    policies, longest = pick.rows.shape
-    if policies * longest <= most:
-        yield _Cut(0, policies, RowsOf(pick.members, pick.rows, pick.counts))
-        return
-    together = max(min(most // longest, policies), 1)
-    for first in range(0, policies, together):
-        here = slice(first, min(first + together, policies))
-        longest = int(pick.counts[here].max())
-        pieces = max(-(-longest // most), 1)
-        size = max(-(-longest // pieces), 1)
-        for start in range(0, longest, size):
-            at = slice(start, min(start + size, longest))
-            rows = np.ascontiguousarray(pick.rows[here, at])
-            counts = np.clip(pick.counts[here] - start, 0, at.stop - start)
-            yield _Cut(first, here.stop, RowsOf(pick.members[here], rows, counts))
-
-
-def _neighbours(members: Integers) -> list[tuple[slice, slice]]:
-    """Return ranges of neighbouring policies: in the pick, and in the batch."""
-    first, count = int(members[0]), len(members)
-    if int(members[-1]) - first + 1 == count:
-        return [(slice(0, count), slice(first, first + count))]
-    return [(slice(i, i + 1), slice(int(k), int(k) + 1)) for i, k in enumerate(members)]
+            backward(towers, outputs, row, scratch)
+        end(towers, scratch, row)

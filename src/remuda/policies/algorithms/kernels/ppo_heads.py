@@ -48,19 +48,17 @@ class Terms(NamedTuple):
 
 @njit(**STRICT)
 def gather(rows: Array, index: Integers, mean: Floats, scale: Floats, out: Floats) -> None:
-    """Gather rows as network inputs: scaled, or normalised and clipped to [-10, 10]."""
-    size = out.shape[2]
-    for k in range(index.shape[0]):
-        plain, factor = mean.shape[1] == 0, scale[k, 0]
-        for b in range(index.shape[1]):
-            row = index[k, b]
-            if plain:
-                for j in range(size):
-                    out[k, b, j] = np.float32(rows[k, row, j]) * factor
-            else:
-                for j in range(size):
-                    x = (np.float32(rows[k, row, j]) - mean[k, j]) * scale[k, j]
-                    out[k, b, j] = min(max(x, np.float32(-10.0)), np.float32(10.0))
+    """Gather a policy's rows as inputs [B, I]: scaled, or normalised and clipped to [-10, 10]."""
+    plain, factor = mean.size == 0, scale[0]
+    for b in range(index.size):
+        row = index[b]
+        if plain:
+            for j in range(out.shape[1]):
+                out[b, j] = np.float32(rows[row, j]) * factor
+        else:
+            for j in range(out.shape[1]):
+                x = (np.float32(rows[row, j]) - mean[j]) * scale[j]
+                out[b, j] = min(max(x, np.float32(-10.0)), np.float32(10.0))
 
 
 @njit(**STRICT)
@@ -137,28 +135,43 @@ def evaluate(
     values: Floats,
 ) -> None:
     """Write, for each policy, the rows' values and their actions' log-probabilities."""
-    num_logits = outputs.shape[2] - 1
+    for k in range(outputs.shape[0]):
+        member, rows = picked.members[k], picked.rows[k, : picked.counts[k]]
+        own = log_probs[member], values[member]
+        evaluate_policy(outputs[k], rows, actions[member], masks[member], sizes, own[0], own[1])
+
+
+@njit(**STRICT)
+def evaluate_policy(
+    outputs: Floats,  # [B, num_logits + 1]
+    rows: Integers,  # at most B
+    actions: Integers,
+    masks: Bools,
+    sizes: Integers,
+    log_probs: Floats,
+    values: Floats,
+) -> None:
+    """Write one policy's values and log-probabilities for these rows."""
+    num_logits = outputs.shape[1] - 1
     logits = np.empty((num_logits, BLOCK), np.float32)
     pi, log_pi = np.empty_like(logits), np.empty_like(logits)
-    allowed = np.empty((num_logits if masks.shape[2] else 0, BLOCK), np.float32)
+    allowed = np.empty((num_logits if masks.shape[1] else 0, BLOCK), np.float32)
     value, entropy = np.empty(BLOCK, np.float32), np.empty(BLOCK, np.float32)
-    for k in range(outputs.shape[0]):
-        member = picked.members[k]
-        for first in range(0, picked.counts[k], BLOCK):
-            count = min(BLOCK, picked.counts[k] - first)
-            block = picked.rows[k, first : first + count]
-            load(outputs[k], first, count, masks[member], block, logits, allowed, value)
+    for first in range(0, rows.size, BLOCK):
+        count = min(BLOCK, rows.size - first)
+        block = rows[first : first + count]
+        load(outputs, first, count, masks, block, logits, allowed, value)
+        for i in range(count):
+            values[block[i]] = value[i]
+            log_probs[block[i]] = ZERO
+        start = 0
+        for c in range(sizes.size):
+            end = start + sizes[c]
+            mask = allowed[start:end] if allowed.shape[0] else allowed
+            softmax(logits[start:end], mask, pi[start:end], log_pi[start:end], entropy, count)
             for i in range(count):
-                values[member, block[i]] = value[i]
-                log_probs[member, block[i]] = ZERO
-            start = 0
-            for c in range(sizes.size):
-                end = start + sizes[c]
-                mask = allowed[start:end] if allowed.shape[0] else allowed
-                softmax(logits[start:end], mask, pi[start:end], log_pi[start:end], entropy, count)
-                for i in range(count):
-                    log_probs[member, block[i]] += log_pi[start + actions[member, block[i], c], i]
-                start = end
+                log_probs[block[i]] += log_pi[start + actions[block[i], c], i]
+            start = end
 
 
 @njit(**STRICT)
@@ -195,38 +208,56 @@ def differentiate(
     means: Array,  # [len(Means), G], added to
 ) -> None:
     """Compute the loss from the heads' outputs and overwrite the outputs with their errors."""
-    num_logits = outputs.shape[2] - 1
+    for k in range(outputs.shape[0]):
+        member, rows = picked.members[k], picked.rows[k, : picked.counts[k]]
+        outputs[k, rows.size :] = ZERO
+        own = actions[member], masks[member], means[:, k]
+        differentiate_policy(outputs[k], rows, own[0], own[1], sizes, terms, k, member, own[2])
+
+
+@njit(**STRICT)
+def differentiate_policy(
+    outputs: Floats,  # [B, num_logits + 1]
+    rows: Integers,  # at most B
+    actions: Integers,
+    masks: Bools,
+    sizes: Integers,
+    terms: Terms,
+    k: int,  # index of the policy in `terms`
+    member: int,  # index of the policy in the batch
+    means: Array,  # [len(Means)], added to
+) -> None:
+    """Compute the loss of one policy's rows, and overwrite the outputs with their errors."""
+    num_logits = outputs.shape[1] - 1
     logits = np.empty((num_logits, BLOCK), np.float32)
     pi, log_pi = np.empty_like(logits), np.empty_like(logits)
-    allowed = np.empty((num_logits if masks.shape[2] else 0, BLOCK), np.float32)
+    allowed = np.empty((num_logits if masks.shape[1] else 0, BLOCK), np.float32)
     entropies = np.empty((sizes.size, BLOCK), np.float32)
     x, value = np.empty((WORKED, BLOCK), np.float32), np.empty(BLOCK, np.float32)
-    for k in range(outputs.shape[0]):
-        member, part = picked.members[k], np.float32(terms.shares[k])
-        outputs[k, picked.counts[k] :] = ZERO
-        for first in range(0, picked.counts[k], BLOCK):
-            count = min(BLOCK, picked.counts[k] - first)
-            block = picked.rows[k, first : first + count]
-            load(outputs[k], first, count, masks[member], block, logits, allowed, value)
-            x[LOG_RATIO] = ZERO
-            start = 0
-            for c in range(sizes.size):
-                end = start + sizes[c]
-                mask = allowed[start:end] if allowed.shape[0] else allowed
-                own = pi[start:end], log_pi[start:end], entropies[c]
-                softmax(logits[start:end], mask, own[0], own[1], own[2], count)
-                for i in range(count):
-                    x[LOG_RATIO, i] += log_pi[start + actions[member, block[i], c], i]
-                start = end
-            of_block(x, block, value, terms, k, member)
-            start, cost = 0, terms.entropy_cost[k, 0]
-            for c in range(sizes.size):
-                end = start + sizes[c]
-                by_logits(pi[start:end], log_pi[start:end], entropies[c], x, count, part, cost)
-                start = end
-            # `pi` now holds the errors of the logits.
-            store(outputs[k], first, block, pi, actions[member], sizes, x, part)
-            add_metrics(x, entropies, count, terms, k, means[:, k])
+    part, cost = np.float32(terms.shares[k]), terms.entropy_cost[k, 0]
+    for first in range(0, rows.size, BLOCK):
+        count = min(BLOCK, rows.size - first)
+        block = rows[first : first + count]
+        load(outputs, first, count, masks, block, logits, allowed, value)
+        x[LOG_RATIO] = ZERO
+        start = 0
+        for c in range(sizes.size):
+            end = start + sizes[c]
+            mask = allowed[start:end] if allowed.shape[0] else allowed
+            own = pi[start:end], log_pi[start:end], entropies[c]
+            softmax(logits[start:end], mask, own[0], own[1], own[2], count)
+            for i in range(count):
+                x[LOG_RATIO, i] += log_pi[start + actions[block[i], c], i]
+            start = end
+        of_block(x, block, value, terms, k, member)
+        start = 0
+        for c in range(sizes.size):
+            end = start + sizes[c]
+            by_logits(pi[start:end], log_pi[start:end], entropies[c], x, count, part, cost)
+            start = end
+        # `pi` now holds the errors of the logits.
+        store(outputs, first, block, pi, actions, sizes, x, part)
+        add_metrics(x, entropies, count, terms, k, means)
 
 
 @njit(**STRICT)
@@ -378,19 +409,31 @@ def evaluate_normal(
     values: Floats,
 ) -> None:
     """Do the same as `evaluate`, for continuous actions."""
-    size = log_scales.shape[1]
-    z, chance = np.empty((size, BLOCK), np.float32), np.empty(BLOCK, np.float32)
     for k in range(outputs.shape[0]):
-        member = picked.members[k]
-        for first in range(0, picked.counts[k], BLOCK):
-            count = min(BLOCK, picked.counts[k] - first)
-            block = picked.rows[k, first : first + count]
-            standard_scores(
-                outputs[k], first, count, actions[member], block, log_scales[k], z, chance
-            )
-            for i in range(count):
-                log_probs[member, block[i]] = chance[i]
-                values[member, block[i]] = outputs[k, first + i, size]
+        member, rows = picked.members[k], picked.rows[k, : picked.counts[k]]
+        own = log_probs[member], values[member]
+        evaluate_policy_normal(outputs[k], log_scales[k], rows, actions[member], own[0], own[1])
+
+
+@njit(**STRICT)
+def evaluate_policy_normal(
+    outputs: Floats,
+    log_scales: Floats,  # [A]
+    rows: Integers,
+    actions: Floats,
+    log_probs: Floats,
+    values: Floats,
+) -> None:
+    """Do the same as `evaluate_policy`, for continuous actions."""
+    size = log_scales.size
+    z, chance = np.empty((size, BLOCK), np.float32), np.empty(BLOCK, np.float32)
+    for first in range(0, rows.size, BLOCK):
+        count = min(BLOCK, rows.size - first)
+        block = rows[first : first + count]
+        standard_scores(outputs, first, count, actions, block, log_scales, z, chance)
+        for i in range(count):
+            log_probs[block[i]] = chance[i]
+            values[block[i]] = outputs[first + i, size]
 
 
 @njit(**STRICT)
@@ -404,35 +447,52 @@ def differentiate_normal(
     means: Array,
 ) -> None:
     """Do the same as `differentiate`, for continuous actions."""
-    size = log_scales.shape[1]
+    for k in range(outputs.shape[0]):
+        member, rows = picked.members[k], picked.rows[k, : picked.counts[k]]
+        outputs[k, rows.size :] = ZERO
+        scales, own = (log_scales[k], by_scales[k]), (actions[member], means[:, k])
+        differentiate_policy_normal(
+            outputs[k], scales[0], scales[1], rows, own[0], terms, k, member, own[1]
+        )
+
+
+@njit(**STRICT)
+def differentiate_policy_normal(
+    outputs: Floats,
+    log_scales: Floats,  # [A]
+    by_scales: Floats,  # [A], added to
+    rows: Integers,
+    actions: Floats,
+    terms: Terms,
+    k: int,
+    member: int,
+    means: Array,
+) -> None:
+    """Do the same as `differentiate_policy`, for continuous actions."""
+    size = log_scales.size
     z, value = np.empty((size, BLOCK), np.float32), np.empty(BLOCK, np.float32)
     entropies = np.empty((1, BLOCK), np.float32)
     x = np.empty((WORKED, BLOCK), np.float32)
-    for k in range(outputs.shape[0]):
-        member, part = picked.members[k], np.float32(terms.shares[k])
-        outputs[k, picked.counts[k] :] = ZERO
-        entropy = ZERO
+    part, entropy = np.float32(terms.shares[k]), ZERO
+    for j in range(size):
+        entropy += log_scales[j] + HALF + PLAIN
+        # The gradient of the entropy is the same for all rows.
+        by_scales[j] -= part * np.float32(rows.size) * terms.entropy_cost[k, 0]
+    for first in range(0, rows.size, BLOCK):
+        count = min(BLOCK, rows.size - first)
+        block, log_ratios = rows[first : first + count], x[LOG_RATIO]
+        standard_scores(outputs, first, count, actions, block, log_scales, z, log_ratios)
+        entropies[0] = entropy
+        for i in range(count):
+            value[i] = outputs[first + i, size]
+        of_block(x, block, value, terms, k, member)
         for j in range(size):
-            entropy += log_scales[k, j] + HALF + PLAIN
-            # The gradient of the entropy is the same for all rows.
-            by_scales[k, j] -= part * np.float32(picked.counts[k]) * terms.entropy_cost[k, 0]
-        for first in range(0, picked.counts[k], BLOCK):
-            count = min(BLOCK, picked.counts[k] - first)
-            block, log_ratios = picked.rows[k, first : first + count], x[LOG_RATIO]
-            standard_scores(
-                outputs[k], first, count, actions[member], block, log_scales[k], z, log_ratios
-            )
-            entropies[0] = entropy
+            inverse, total = exp(-log_scales[j]), ZERO
             for i in range(count):
-                value[i] = outputs[k, first + i, size]
-            of_block(x, block, value, terms, k, member)
-            for j in range(size):
-                inverse, total = exp(-log_scales[k, j]), ZERO
-                for i in range(count):
-                    by_chance = part * x[BY_CHANCE, i]
-                    total += by_chance * (z[j, i] * z[j, i] - np.float32(1.0))
-                    outputs[k, first + i, j] = by_chance * z[j, i] * inverse
-                by_scales[k, j] += total
-            for i in range(count):
-                outputs[k, first + i, size] = x[SLOPE, i]
-            add_metrics(x, entropies, count, terms, k, means[:, k])
+                by_chance = part * x[BY_CHANCE, i]
+                total += by_chance * (z[j, i] * z[j, i] - np.float32(1.0))
+                outputs[first + i, j] = by_chance * z[j, i] * inverse
+            by_scales[j] += total
+        for i in range(count):
+            outputs[first + i, size] = x[SLOPE, i]
+        add_metrics(x, entropies, count, terms, k, means)

@@ -12,6 +12,7 @@ from remuda.types import Floats
 FAST: dict[str, Any] = {
     "cache": True,
     "error_model": "numpy",
+    "nogil": True,
     "fastmath": {"reassoc", "contract", "arcp", "nsz"},
 }
 """Options of compiled loops that only read arrays, or use a single array.
@@ -22,7 +23,7 @@ and selects by address at run time. These versions differ in the last bits, so a
 reproducible.
 """
 # for all other compiled loops: results do not depend on addresses
-STRICT: dict[str, Any] = {"cache": True, "error_model": "numpy"}
+STRICT: dict[str, Any] = {"cache": True, "error_model": "numpy", "nogil": True}
 RELU, TANH = 0, 1
 KINDS = {"relu": RELU, "tanh": TANH}
 
