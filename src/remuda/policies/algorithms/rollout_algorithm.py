@@ -221,9 +221,10 @@ class RolloutAlgorithm(Algorithm):
         rows = int(rollout.num_rows[at].max())
 
         def batch_of(array: np.ndarray) -> Tensor:
-            """Select the used part; contiguous, so that minibatches do not copy it."""
-            found = self._to_device(array[at, :rows])
-            return found if self._is_fused else found.contiguous()
+            """Select the policies, and for torch the used rows: contiguous, to copy no more."""
+            if self._is_fused:  # indexes rows, and would be compiled for each memory layout
+                return self._to_device(array[at])
+            return self._to_device(array[at, :rows]).contiguous()
 
         log_prox = torch.zeros(len(members), rows, dtype=torch.float32, device=self.device)
         before, empty = torch.zeros_like(log_prox), torch.empty(0)

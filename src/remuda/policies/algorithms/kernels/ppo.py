@@ -38,13 +38,14 @@ from remuda.policies.networks.kernels.activations import KINDS, STRICT
 from remuda.policies.networks.kernels.flat_layers import Scratch
 from remuda.policies.networks.kernels.gemm import gemm
 from remuda.policies.parallel_parts import count_at_once, each
-from remuda.policies.stack import ParameterStack, starts_of, whole_rows
+from remuda.policies.stack import ParameterStack, layout_size, starts_of, whole_rows
 from remuda.system.kernels import njit
 from remuda.types import Array, Bools, Floats, Integers
 
 # bytes of the rows that run through all layers together, so that they stay in the cache of a core
-# (measured), and bounds of their number
+# (measured), and bounds of their number; if the weights do not fit, either, more rows share them
 PIECE, LEAST_ROWS, MOST_ROWS = 512 << 10, 64, 256
+LARGE = 1 << 18  # parameters of a network that no core's cache holds
 SHARE_WORK = 8e6  # multiplications of a share that are worth the start of a thread
 
 
@@ -106,6 +107,7 @@ class Memory:
         )
         self._size = scratch.size
         self._arrays: list[Floats] = []
+        self._gradients: dict[int, Floats] = {}
 
     def of(self, thread: int) -> Floats:
         """Return the scratch memory of a thread."""
@@ -113,9 +115,18 @@ class Memory:
             self._arrays.append(np.zeros(self._size, np.float32))
         return self._arrays[thread]
 
+    def gradients(self, thread: int, like: Floats) -> Floats:
+        """Return an array for the gradients of a thread after the first; `like` is [G, P]."""
+        found = self._gradients.get(thread)
+        if found is None or len(found) < len(like):
+            found = self._gradients[thread] = np.zeros_like(like)
+        return found[: len(like)]
+
 
 def _rows_at_once(network: ActorCritic) -> int:
     widths = [network.shapes[f"{name}.weight"][1] for tower in network.towers for name in tower]
+    if layout_size(network.shapes) > LARGE:
+        return MOST_ROWS
     numbers = sum(network.input_sizes) + 2 * sum(widths)  # activations and their errors
     return min(max(PIECE // (4 * numbers), LEAST_ROWS), MOST_ROWS)
 
@@ -173,7 +184,6 @@ class Fused:
     ) -> None:
         self._network, self._part, self._memory = network, part, memory
         self._objective = Objective(network.actions, costs, normalises)
-        self._stacks = [part]  # by thread: the same parameters with separate gradients
 
     @staticmethod
     def suits(network: ActorCritic, device: torch.device) -> bool:
@@ -214,13 +224,13 @@ class Fused:
         rows = RowsOf(pick.members, pick.rows, pick.counts)
         objective = MinibatchObjective(self._objective, batch, rows, self._log_scales)
         objectives = [objective, *(objective.another() for _ in shares[1:])]
-        while len(self._stacks) < len(shares):
-            self._stacks.append(self._part.with_own_gradients())
+        first = whole_rows(self._part.gradients)
+        gradients = [first, *(self._memory.gradients(i, first) for i in range(1, len(shares)))]
 
         def work(share: tuple[int, RowsOf]) -> None:
             thread, rows = share
-            own, gradients = objectives[thread], whole_rows(self._stacks[thread].gradients)
-            start = (self._memory.towers, inputs, rows, self._memory.of(thread), gradients)
+            own, memory = objectives[thread], self._memory
+            start = (memory.towers, inputs, rows, memory.of(thread), gradients[thread])
             if own.sizes.size:
                 end = own.actions, own.masks, own.sizes, own.terms, own.means
                 differentiate_choices(*start, *end)
@@ -231,7 +241,7 @@ class Fused:
         for _ in each(work, enumerate(shares)):
             pass
         for thread in range(1, len(shares)):  # in order, whichever thread ended first
-            self._part.gradients += self._stacks[thread].gradients
+            first += gradients[thread]
             objective.add(objectives[thread])
         if self._network.actions.num_scales:
             scales = self._part.gradient_views["log_scale"]
@@ -242,27 +252,30 @@ class Fused:
         network, weights = self._network, whole_rows(self._part.flat)
         if network.normalised:
             views = self._part.parameters
-            mean = views[MEAN].detach()[:, 0].numpy()
-            scale = scale_of(views[VARIANCE].detach()[:, 0]).numpy()
+            mean = np.ascontiguousarray(views[MEAN].detach()[:, 0].numpy())
+            scale = np.ascontiguousarray(scale_of(views[VARIANCE].detach()[:, 0]).numpy())
         else:
             scale = np.full((len(weights), 1), network.input_scale, np.float32)
             mean = scale[:, :0]
         return Inputs(weights, batch.observations.numpy(), mean, scale)
 
     def _shares(self, pick: Pick) -> list[RowsOf]:
-        """Divide each policy's rows into shares of similar size, at most one per thread."""
-        work = int(pick.counts.sum()) * self._part.flat.shape[1]
-        count = max(min(count_at_once(), int(work / SHARE_WORK)), 1)
-        longest = int(pick.counts.max())
-        size = max(-(-longest // count), 1)
-        return [
-            RowsOf(
-                pick.members,
-                np.ascontiguousarray(pick.rows[:, start : start + size]),
-                np.clip(pick.counts - start, 0, size),
-            )
-            for start in range(0, longest, size)
-        ]
+        """Divide each policy's rows into shares of similar size, at most one per thread.
+
+        The shares of a policy do not depend on other policies.
+        """
+        rows, counts = pick.rows, pick.counts
+        worth = counts * (self._part.flat.shape[1] / SHARE_WORK)
+        numbers = np.clip(worth, 1, count_at_once()).astype(np.int64)
+        if numbers.max() == 1:
+            return [RowsOf(pick.members, rows, counts)]
+        sizes, shares = -(-counts // numbers), []
+        for i in range(int(numbers.max())):
+            own = np.clip(counts - i * sizes, 0, sizes)
+            columns = (i * sizes)[:, None] + np.arange(own.max())
+            found = np.take_along_axis(rows, np.minimum(columns, rows.shape[1] - 1), 1)
+            shares.append(RowsOf(pick.members, found, own))
+        return shares
 
     @property
     def _log_scales(self) -> Floats:
@@ -300,12 +313,13 @@ def store_heads(tower: Tower, scratch: Floats, gradients: Floats) -> None:
 
 
 @njit(**STRICT)
-def begin(towers: Towers, row: Floats, scratch: Floats) -> None:
-    """Prepare the scratch memory for a policy."""
+def begin(towers: Towers, row: Floats, scratch: Floats, has_errors: bool) -> None:
+    """Prepare the scratch memory for a policy, also for passes back if `has_errors`."""
     for t in range(towers.number):
         tower = towers.policy if t == 0 else towers.value
         join_heads(tower, row, scratch)
-        flat.transpose_all(tower.layers, row, scratch, 1)
+        if has_errors:
+            flat.transpose_all(tower.layers, row, scratch, 1)
 
 
 @njit(**STRICT)
@@ -354,7 +368,7 @@ def backward(towers: Towers, errors: Floats, gradients: Floats, scratch: Floats)
         layers, width, size = tower.layers, tower.width, tower.size
         x = flat.part(scratch, tower.inputs, count, tower.numbers)
         last = len(layers) - 1
-        top = x if last < 0 else flat.part(scratch, layers[last, flat.ACTIVATIONS], count, width)
+        top = flat.part(scratch, layers[last, flat.ACTIVATIONS], count, width)
         own = errors.ctypes.data + flat.NUMBER * tower.first
         at = scratch.ctypes.data + flat.NUMBER * tower.gradients
         gemm(
@@ -379,8 +393,6 @@ def backward(towers: Towers, errors: Floats, gradients: Floats, scratch: Floats)
         for b in range(count):
             for j in range(size):
                 scratch[tower.gradients + width * size + j] += errors[b, tower.first + j]
-        if last < 0:
-            continue
         gemm(
             1,
             count,
@@ -425,7 +437,7 @@ def evaluate_choices(
     """Write log-probabilities of discrete actions, and values: [K, R]."""
     for k in range(picked.members.size):
         member = picked.members[k]
-        begin(towers, inputs.weights[k], scratch)
+        begin(towers, inputs.weights[k], scratch, False)
         for first in range(0, picked.counts[k], towers.rows):
             rows = picked.rows[k, first : min(first + towers.rows, picked.counts[k])]
             outputs = forward(towers, inputs, k, inputs.observations[member], rows, scratch)
@@ -447,7 +459,7 @@ def evaluate_numbers(
     """Do the same for continuous actions."""
     for k in range(picked.members.size):
         member = picked.members[k]
-        begin(towers, inputs.weights[k], scratch)
+        begin(towers, inputs.weights[k], scratch, False)
         for first in range(0, picked.counts[k], towers.rows):
             rows = picked.rows[k, first : min(first + towers.rows, picked.counts[k])]
             outputs = forward(towers, inputs, k, inputs.observations[member], rows, scratch)
@@ -472,7 +484,7 @@ def differentiate_choices(
     for k in range(picked.members.size):
         member, row = picked.members[k], gradients[k]
         row[:] = np.float32(0.0)
-        begin(towers, inputs.weights[k], scratch)
+        begin(towers, inputs.weights[k], scratch, True)
         for first in range(0, picked.counts[k], towers.rows):
             rows = picked.rows[k, first : min(first + towers.rows, picked.counts[k])]
             outputs = forward(towers, inputs, k, inputs.observations[member], rows, scratch)
@@ -501,7 +513,7 @@ def differentiate_numbers(
     for k in range(picked.members.size):
         member, row = picked.members[k], gradients[k]
         row[:] = np.float32(0.0)
-        begin(towers, inputs.weights[k], scratch)
+        begin(towers, inputs.weights[k], scratch, True)
         for first in range(0, picked.counts[k], towers.rows):
             rows = picked.rows[k, first : min(first + towers.rows, picked.counts[k])]
             outputs = forward(towers, inputs, k, inputs.observations[member], rows, scratch)
