@@ -24,7 +24,7 @@ def tree_of(algorithm, **env):
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_sharing_equals_self_play(algorithm, tmp_path):
     tree = tree_of(algorithm) | {"schedule": "sequential"}
-    tree["run"] = {"turns": 200 if algorithm == "sac" else 800}  # sac is slow on CPUs
+    tree["run"] = {"turns": 320 if algorithm == "sac" else 800}  # sac is slow on CPUs
     shared = run(tmp_path / "shared", **tree, population=SHARING)
     assert_same(shared, run(tmp_path / "self_play", **tree, population={"matchmaker": "self_play"}))
 
