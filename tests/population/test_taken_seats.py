@@ -1,8 +1,8 @@
 """Seats that `env.scripted` takes for good in games whose other seats are dealt."""
 
-from collections import json
+import json
+from collections import Counter
 
-import Counter
 import numpy as np
 import pytest
 
