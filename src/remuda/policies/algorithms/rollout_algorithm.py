@@ -27,7 +27,8 @@ from remuda.policies.algorithms.kernels.objective import (
     RolloutBatch,
     RolloutMetrics,
 )
-from remuda.policies.algorithms.kernels.ppo import Fused, Memory
+from remuda.policies.algorithms.kernels.ppo import Fused
+from remuda.policies.algorithms.kernels.towers import Memory
 from remuda.policies.algorithms.own_losses import checked
 from remuda.policies.algorithms.samples import Rows, Sequences, alike
 from remuda.policies.networks.actor_critic import ActorCritic, count_observations
