@@ -14,6 +14,7 @@ import types
 from pathlib import Path
 
 import jax
+import jaxmarl
 import numpy as np
 from omegaconf import OmegaConf
 
@@ -34,6 +35,8 @@ config |= asked["overrides"]
 if asked.get("layout"):
     layouts = program.overcooked_layouts
     config["ENV_KWARGS"] = {**config["ENV_KWARGS"], "layout": layouts[asked["layout"]]}
+    # The program with convolutions asks for the action space of no agent in particular.
+    type(jaxmarl.make("overcooked")).action_space.__defaults__ = ("agent_0",)
 for name in ("TOTAL_TIMESTEPS", "NUM_STEPS", "NUM_ENVS"):
     config[name] = int(config[name])
 train = jax.jit(program.make_train(config)).lower(jax.random.PRNGKey(0)).compile()

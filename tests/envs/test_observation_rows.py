@@ -144,7 +144,7 @@ def outcome_of(directory, monkeypatch, packs, policy, **settings):
     """Train, and return the weights and all counts of the run."""
     defaults = {
         "network": {"convolutions": [[2, 5, 5]], "hidden": [8]},
-        "experience": {"segment_length": 4},
+        "experience": {"segment_length": 4, "capacity": 4096},
         "exploration": {"decay_steps": 50},
     }
     if policy["algorithm"] in ("ppo", "mappo"):

@@ -104,6 +104,7 @@ def test_what_the_user_says_stands_beside_what_is_measured(machine):
         (8, 2, {}, (0,), 1),
         (2, 1, {"actor": {"processes": 2}, "env": {"num_envs": 2}}, None, 1),
         (2, 1, {"learners": {"threads": 1}}, None, 1),
+        (8, 2, {"learners": {"threads": 3}}, None, 3),
         (2, 1, {"schedule": "sequential"}, None, 1),
         (8, 1, {"learners": {"devices": ["cuda:0"]}}, None, 1),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from itertools import islice
 from typing import TypeVar
 
@@ -51,7 +51,10 @@ def each(work: Callable[[Part], Result], parts: Iterable[Part]) -> Iterator[Resu
         return
     rest = iter(parts)
     running = deque(pool.submit(work, part) for part in islice(rest, _Threads.count))
-    while running:
-        result = running.popleft().result()
-        running.extend(pool.submit(work, part) for part in islice(rest, 1))
-        yield result
+    try:
+        while running:
+            result = running.popleft().result()
+            running.extend(pool.submit(work, part) for part in islice(rest, 1))
+            yield result
+    finally:
+        wait(running)  # parts in flight use memory that the caller owns

@@ -79,13 +79,6 @@ class ParameterStack:
             self.parts.popitem(last=False)
         return part
 
-    def with_own_gradients(self) -> ParameterStack:
-        """Return a stack of the same parameters in the same memory, with other gradients."""
-        other = object.__new__(ParameterStack)
-        gradients = _rows(len(self.flat), self.flat.shape[1], self.flat.device)
-        other._hold(self.shapes, self.flat, gradients, self.buffers)
-        return other
-
     def backward(self, loss: Tensor) -> None:
         """Backpropagate a loss to `gradients`."""
         self.take(self.gradients_of([loss], None))

@@ -147,7 +147,9 @@ def parts_at_once(layout: Layout, here: Collection[int] | None = None) -> int:
     roles = range(actors + len(layout.groups)) if here is None else here
     playing = sum(number < actors for number in roles)
     learning = len(roles) - playing
-    if not layout.shares_parts or layout.threads > 1 or not learning:
+    if layout.threads > 1:
+        return layout.threads
+    if not layout.shares_parts or not learning:
         return 1
     return max((_cores() - max(playing - 1, 0)) // learning, 1)
 

@@ -5,9 +5,11 @@ import pytest
 
 from remuda.analysis.payoffs.self_and_cross_play import self_and_cross_play
 
+SEATS = np.array([[8.0, 8], [1, 3]])  # returns whose sum varies
+
 
 def test_means_and_errors_by_hand():
-    found = self_and_cross_play(np.array([[8.0, 1, 3], [1, 10, 5], [3, 5, 12]]))
+    found = self_and_cross_play(np.array([[8.0, 1, 3], [1, 10, 5], [3, 5, 12]]), SEATS)
     # Self-play: the standard error of the mean of 8, 10 and 12 is 2 / sqrt(3).
     assert found.self_play == pytest.approx((10.0, 2 / 3**0.5))
     # Cross-play without each entrant: 5, 3 and 1.
@@ -22,20 +24,24 @@ def test_the_error_covers_entrants_that_differ():
     for _ in range(200):
         skill, shift = rng.normal(size=10), rng.normal(size=10)
         means = skill[:, None] + skill + np.diag(5.0 + shift)
-        found = self_and_cross_play(means)
+        found = self_and_cross_play(means, SEATS)
         gaps.append(found.gap[0])
         errors.append(found.gap[1])
     assert np.mean(gaps) == pytest.approx(5.0, abs=0.1)
     assert np.mean(errors) == pytest.approx(np.std(gaps), rel=0.2)
 
 
+ALIKE = np.array([[3.0, 1, 2], [1, 3, 2], [2, 2, 3]])
+
+
 @pytest.mark.parametrize(
-    "means",
+    ("means", "returns"),
     [
-        np.array([[0.0, -1, 1], [1, 0, -1], [-1, 1, 0]]),  # constant-sum
-        np.array([[3.0, 1], [1, 3]]),  # a pair without one entrant is no pair
-        np.array([[np.nan, 1, 2], [1, np.nan, 3], [2, 3, np.nan]]),  # no self-play
+        (ALIKE, [[2.0, -1, -1], [0, 3, -3 + 1e-6], [np.nan, 1, -1]]),  # constant-sum
+        (ALIKE, [[8.0], [1]]),  # a single seat meets no other entrant
+        (np.array([[3.0, 1], [1, 3]]), SEATS),  # a pair without one entrant is no pair
+        (np.array([[np.nan, 1, 2], [1, np.nan, 3], [2, 3, np.nan]]), SEATS),  # no self-play
     ],
 )
-def test_some_tournaments_have_no_gap(means):
-    assert self_and_cross_play(means) is None
+def test_some_tournaments_have_no_gap(means, returns):
+    assert self_and_cross_play(means, np.array(returns)) is None

@@ -99,6 +99,26 @@ def test_integers_outside_of_their_bounds_are_not_cut_to_bytes():
         assert (observed(env) == observed(plain) + shift).all()
 
 
+@pytest.mark.parametrize("is_part", [False, True])
+def test_a_discrete_observation_outside_of_its_space_is_refused(is_part):
+    """One of the values 0 to 3; the positions are 0 to 8."""
+    both, space = ("agent_0", "agent_1"), jax_games.Discrete(4)
+
+    def game(shift):
+        def get_obs(state):
+            own = jnp.minimum(state.at[0], 3) + shift
+            return {
+                key: {"bytes": jnp.uint8(state.at), "one": own} if is_part else own for key in both
+            }
+
+        return observing(get_obs, {"one": space} if is_part else space)
+
+    assert (observed(started(game(0)))[:, -4:].sum(1) == 1).all()
+    for shift in (-4, 4):
+        with refuses(ContractError, "agent_0", "Discrete(4)"):
+            observed(started(game(shift)))
+
+
 def test_short_floats_are_observed():
     both = ("agent_0", "agent_1")
     env = started(observing(lambda s: dict.fromkeys(both, jnp.bfloat16(s.at) / 2)))

@@ -370,6 +370,17 @@ def test_a_process_that_describes_imports_no_jax():
         ("MPE_simple_spread_v3", {"shaped_reward": 1.0}, "shaped_reward"),
         ("overcooked", {"shaped_reward": "half"}, "shaped_reward"),
         ("LearnedPolicyEnemySMAX", {}, "policy"),
+        ("MPE_simple_spread_v3", {"rad": [0.1] * 6}, "rad"),  # the world sets it
+        ("MPE_simple_facmac_3a_v1", {"max_steps": 9}, "no such option"),
+        ("coin_game", {"payoff_matrix": None}, "(2, 3)"),
+        ("coin_game", {"num_outer_steps": 0}, "num_outer_steps"),
+        ("overcooked", {"max_steps": 2**31}, "2,147,483,647"),
+        ("overcooked", {"layout": None}, "cramped_room"),
+        ("overcooked", {"layout": ["ring"]}, "cramped_room"),
+        ("overcooked", {"layout": {"height": 3}}, "cramped_room"),
+        ("storm_2p", {"payoff_matrix": [[3, 0], [5, 1]]}, "(2, 2, 2)"),
+        ("storm_2p", {"payoff_matrix": [[[3, 0], [5, 1]], [[3, 5], [0, 0.5]]]}, "whole"),
+        ("HeuristicEnemySMAX", {"unit_type_attacks": [1, [2]]}, "(6,)"),
     ],
 )
 def test_unknown_worlds_and_options_are_refused(name, options, named):
@@ -390,6 +401,24 @@ def test_a_world_s_own_options_are_shown(name, shown, hidden):
     options = make_env(f"jaxmarl:{name}", 1).options()
     assert shown.items() <= options.items()
     assert hidden not in options
+
+
+def test_a_world_without_options_shows_none():
+    assert make_env("jaxmarl:MPE_simple_facmac_3a_v1", 1).options() == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("HeuristicEnemySMAX", {"scenario": "3m", "won_battle_bonus": 2}),
+        ("HeuristicEnemySMAX", {"scenario": "3m", "unit_type_attacks": [1, 2, 3, 4, 5, 6]}),
+        ("storm_2p", {"payoff_matrix": [[[4, 0], [5, 1]], [[4, 5], [0, 1]]]}),
+        ("hanabi", {"num_ranks": 3, "num_cards_of_rank": [3, 2, 1]}),
+    ],
+)
+def test_integers_and_lists_are_taken_for_floats_and_arrays(name, options):
+    """The description traces a step, which fails for an integer where a float is needed."""
+    assert options.items() <= make_env(f"jaxmarl:{name}", 1, **options).options().items()
 
 
 def test_a_missing_package_is_named(monkeypatch):

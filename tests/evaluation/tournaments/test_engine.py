@@ -18,7 +18,8 @@ from remuda.population.ledger.ledger import read_records
 from remuda.population.specs import policy_specs
 from remuda.publish.snapshot import Snapshot
 from remuda.system.rng import torch_rng
-from tournament_games import always, untrained
+from remuda.types import TurnResult
+from tournament_games import FirstSeat, always, untrained
 
 PULL, LONG = "tournament_games:Pull", "tournament_games:LongLoses"
 
@@ -280,3 +281,33 @@ def test_a_scripted_policy_observes_what_its_game_lets_it_observe():
         "hand_written:Cards", {}, {"one": "hand_written:by_card", "two": "random"}, 4
     )
     assert found.means[0, 0] == 1.0
+
+
+class Pot(FirstSeat):
+    """Three seats of one turn: the highest bids share a pot of 3, and each seat pays 1."""
+
+    SIDES = ("",) * 3
+
+    def end_turn(self):
+        bids = self._chosen
+        wins = bids == bids.max(1, keepdims=True)
+        self._rewards[:] = 3 * wins / wins.sum(1, keepdims=True) - 1
+        self._terminated[:], self.active[:] = True, False
+        return TurnResult(self._rewards, self._terminated, np.zeros_like(self._terminated))
+
+
+@pytest.mark.parametrize(
+    ("game", "scripted", "is_compared"),
+    [
+        ("stag_hunt", {}, True),
+        ("stag_hunt", {"agent_1": "random"}, False),  # one seat is dealt
+        ("rock_paper_scissors", {}, False),
+        ("evaluation.tournaments.test_engine:Pot", {}, False),
+        ("evaluation.tournaments.test_engine:Pot", {"agent_2": "random"}, True),
+    ],
+)
+def test_self_play_is_compared_unless_returns_have_a_constant_sum(game, scripted, is_compared):
+    bids = {f"bid {i}": always(i, game) for i in range(2)} | {"random": "random"}
+    found = play(setup_of_entrants(game, {}, bids, taken=scripted), 20)
+    assert (found.self_and_cross_play is not None) == is_compared
+    assert ("self_and_cross_play" in found.as_summary()) == is_compared

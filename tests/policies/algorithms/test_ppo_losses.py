@@ -11,8 +11,9 @@ from remuda.experience.segments import AFTER
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.algorithms.autograd import Autograd
 from remuda.policies.algorithms.kernels.objective import RolloutBatch
-from remuda.policies.algorithms.kernels.ppo import MOST_ROWS, Fused, Memory
+from remuda.policies.algorithms.kernels.ppo import Fused
 from remuda.policies.algorithms.kernels.ppo_heads import RowsOf, standardise
+from remuda.policies.algorithms.kernels.towers import MOST_ROWS, Memory
 from remuda.policies.algorithms.samples import Pick
 from remuda.policies.continuous_actions import ContinuousActions
 from remuda.policies.networks.actor_critic import MEAN, VARIANCE

@@ -332,7 +332,8 @@ def test_old_values_are_told_in_the_units_of_the_update(kind, monkeypatch):
     def first(engine, batch, pick, step=Fused.step):
         if not told or told[-1][0] != algorithm.updates[0]:
             weights = algorithm.online.parameters
-            inputs = algorithm.network.prepare(weights, batch.observations)
+            used = batch.observations[:, : batch.values.shape[1]]
+            inputs = algorithm.network.prepare(weights, used)
             with torch.no_grad():
                 values = algorithm.network.policy_and_value(weights, inputs)[1]
             told.append((algorithm.updates[0], batch.values.clone(), values))

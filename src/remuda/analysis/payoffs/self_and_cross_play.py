@@ -10,7 +10,7 @@ import numpy as np
 from remuda.types import Numbers
 
 LEAST = 3  # entrants: without one of them there must still be a pair
-EQUAL = 1e-6  # largest spread of the sums in a constant-sum game, relative to the largest mean
+EQUAL = 1e-5  # largest spread of a constant sum of returns, relative to the largest return
 
 
 @dataclass(frozen=True)
@@ -25,17 +25,18 @@ class SelfAndCrossPlay:
     gap: tuple[float, float]
 
 
-def self_and_cross_play(means: Numbers) -> SelfAndCrossPlay | None:
+def self_and_cross_play(means: Numbers, returns: Numbers) -> SelfAndCrossPlay | None:
     """Compare the diagonal of a cross-play matrix [N, N] with all other cells.
 
     Cells that share an entrant are not independent, so standard errors are those of the jackknife
-    over entrants. None: fewer than three entrants, pairs that never met, or a constant-sum game,
-    where self-play and cross-play are equal by its rules.
+    over entrants. None: fewer than three entrants, a single seat, pairs that never met, or a
+    constant-sum game, where all self-play returns are equal by its rules.
+
+    `returns` [matches, D]: the returns of the entrants' seats in all matches; NaN: no part taken.
     """
-    sums = means + means.T
-    if len(means) < LEAST or np.isnan(sums).any():
+    if len(means) < LEAST or returns.shape[1] < 2 or np.isnan(means).any():
         return None
-    if np.ptp(sums) <= EQUAL * np.abs(means).max():
+    if np.ptp(np.nansum(returns, 1)) <= EQUAL * np.nanmax(np.abs(returns)):
         return None
     return SelfAndCrossPlay(
         _jackknife(_self_play, means),
@@ -55,7 +56,8 @@ def _cross_play(means: Numbers) -> float:
 def _jackknife(statistic: Callable[[Numbers], float], means: Numbers) -> tuple[float, float]:
     """Return a statistic of a matrix, and its standard error.
 
-    The expected squared error is not below the variance (Efron & Stein 1981).
+    Its square is too large on average (Efron & Stein 1981). An interval needs Student's t with
+    N - 1 degrees of freedom, and with 3 entrants it is rough.
     """
     count = len(means)
     kept = [np.delete(np.arange(count), i) for i in range(count)]

@@ -376,3 +376,19 @@ def flat_observation(space: spaces.Space[Any], value: Any, dtype: Any) -> Any:
     if isinstance(space, spaces.Discrete):
         return jax.nn.one_hot(value, int(space.n), dtype=dtype)
     return jnp.asarray(value).reshape(space.shape).astype(dtype)
+
+
+def one_hots(space: spaces.Space[Any]) -> list[tuple[slice, int]]:
+    """Return the places of one-hot numbers in a flat observation, with their numbers of values."""
+    if isinstance(space, spaces.Discrete):
+        return [(slice(0, int(space.n)), int(space.n))]
+    found, start = [], 0
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        inner = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
+        for own in inner:
+            found += [
+                (slice(start + place.start, start + place.stop), values)
+                for place, values in one_hots(own)
+            ]
+            start += spaces.flatdim(own)
+    return found

@@ -7,6 +7,7 @@ import difflib
 import importlib
 import io
 import os
+import re
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from remuda.envs.adapters.jax_options import (
-    check_options,
     defaults_of,
     shown_options,
-    value_of,
+    taken_options,
+    unknown_option,
 )
 from remuda.envs.games import data
 from remuda.errors import ConfigError
@@ -137,13 +138,19 @@ def make_world(name: str, options: Mapping[str, Any]) -> Any:
         except ImportError as error:
             raise ConfigError(f"jaxmarl:{name} needs JaxMARL ({error}): {EXTRA}") from None
         _check_name(name, jaxmarl.registered_envs)
-        own = {key: value_of(name, key, value) for key, value in options.items()}
-        with contextlib.suppress(TypeError):  # a world without defaults
-            check_options(name, own, defaults_of(jaxmarl.make(name)) if own else {})
+        world = None
+        with contextlib.suppress(TypeError):  # a world that cannot be made without options
+            world = jaxmarl.make(name)
+        own = dict(options)
+        if world is not None:
+            own = taken_options(name, options, defaults_of(name, world))
         try:
             return jaxmarl.make(name, **own)
         except Exception as error:  # any error of the world's own code
             line = (str(error).strip() or "no message").splitlines()[0]
+            twice = re.search(r"multiple values for keyword argument '(\w+)'", line)
+            if twice:  # an option of its base class
+                raise unknown_option(name, twice[1], "the world sets it itself;") from None
             raise ConfigError(
                 f"env.options: jaxmarl:{name} refuses them: {type(error).__name__}: {line}"
             ) from None

@@ -16,13 +16,13 @@ from remuda.envs.adapters.jax_description import (
     describe_by_name,
     world_of,
 )
-from remuda.envs.adapters.jax_interfaces import JaxWorld
+from remuda.envs.adapters.jax_interfaces import JaxWorld, one_hots
 from remuda.envs.adapters.jax_library import import_jax, make_world
 from remuda.envs.adapters.jax_metrics import metrics_of
 from remuda.envs.adapters.jax_pictures import picture
 from remuda.envs.adapters.jax_steps import Carry, Groups, JaxSteps, Views, enough_memory
 from remuda.envs.games.array_game import TurnArrays
-from remuda.errors import ConfigError
+from remuda.errors import ConfigError, ContractError
 from remuda.system.checkpoint.fitting import branch, fitting
 from remuda.types import Array, Bools, Floats, Integers, State, TurnResult
 
@@ -96,6 +96,10 @@ class JaxWorlds(TurnArrays):
             "masks": Groups.places(groups.masks),
             "critic_states": Groups.places(groups.critic_states),
         }
+        self._one_hots = [
+            one_hots(agent.env_observation_space or agent.observation_space)
+            for agent in spec.agents
+        ]
         self._steps: JaxSteps | None = None
         self._carry: Carry | None = None
         self._seeds: Integers = np.zeros(num_envs, np.int64)
@@ -147,6 +151,12 @@ class JaxWorlds(TurnArrays):
 
     def observe(self, agent: int, out: Array) -> None:
         self._write("observations", agent, out)
+        for place, values in self._one_hots[agent]:
+            if (self.active[:, agent] & ~out[:, place].any(1)).any():
+                raise ContractError(
+                    f"{self.agents[agent].name} of {type(self._ready().env).__name__} observes a "
+                    f"number outside of its space Discrete({values}); allowed are 0 to {values - 1}"
+                )
 
     def mask(self, agent: int, out: Bools) -> None:
         self._write("masks", agent, out)

@@ -74,6 +74,8 @@ class Tournament:
     """Number of finished matches."""
     line_ups: bool = False
     """True if any entrants shared a match; means are then over matches with the column."""
+    self_and_cross_play: SelfAndCrossPlay | None = None
+    """The mean return of entrants with themselves and with others; None: not comparable."""
 
     def as_summary(self) -> dict[str, object]:
         """Return JSON values; None replaces NaN."""
@@ -95,11 +97,6 @@ class Tournament:
         if self.self_and_cross_play is not None:
             summary["self_and_cross_play"] = asdict(self.self_and_cross_play)
         return summary
-
-    @property
-    def self_and_cross_play(self) -> SelfAndCrossPlay | None:
-        """The mean return of entrants with themselves and with others; None: not comparable."""
-        return None if self.line_ups else self_and_cross_play(self.means)
 
 
 @naming_user_code()
@@ -179,7 +176,9 @@ class OpenTournament:
         return cut if play_here(*whole, stopped, watch, abandons=abandons) < len(numbers) else ""
 
     def tournament(self, cut: str, until: Look | None = None) -> Tournament:
-        means, errors, matches = self.schedule.means_and_errors(self.results.of_seatings())
+        of_seatings, line_ups = self.results.of_seatings(), self.setup.line_ups
+        means, errors, matches = self.schedule.means_and_errors(of_seatings)
+        returns = np.concatenate(of_seatings)[:, self.schedule.dealt]
         return Tournament(
             tuple(each.name for each in self.setup.participants),
             means,
@@ -191,7 +190,8 @@ class OpenTournament:
             until,
             self.setup.taken,
             self.results.done,
-            self.setup.line_ups,
+            line_ups,
+            None if line_ups else self_and_cross_play(means, returns),
         )
 
 

@@ -27,7 +27,8 @@ from remuda.policies.algorithms.kernels.objective import (
     RolloutBatch,
     RolloutMetrics,
 )
-from remuda.policies.algorithms.kernels.ppo import Fused, Memory
+from remuda.policies.algorithms.kernels.ppo import Fused
+from remuda.policies.algorithms.kernels.towers import Memory
 from remuda.policies.algorithms.own_losses import checked
 from remuda.policies.algorithms.samples import Rows, Sequences, alike
 from remuda.policies.networks.actor_critic import ActorCritic, count_observations
@@ -221,9 +222,10 @@ class RolloutAlgorithm(Algorithm):
         rows = int(rollout.num_rows[at].max())
 
         def batch_of(array: np.ndarray) -> Tensor:
-            """Select the used part; contiguous, so that minibatches do not copy it."""
-            found = self._to_device(array[at, :rows])
-            return found if self._is_fused else found.contiguous()
+            """Select the policies, and for torch the used rows: contiguous, to copy no more."""
+            if self._is_fused:  # indexes rows, and would be compiled for each memory layout
+                return self._to_device(array[at])
+            return self._to_device(array[at, :rows]).contiguous()
 
         log_prox = torch.zeros(len(members), rows, dtype=torch.float32, device=self.device)
         before, empty = torch.zeros_like(log_prox), torch.empty(0)

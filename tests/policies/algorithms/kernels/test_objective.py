@@ -27,15 +27,15 @@ SEGMENTS = ((3, 8, 1), (8, 8, 8, 8, 2), (5,) * 40)
 BY_TORCH = [kind for kind in KINDS if "anchor" in kind or "own algorithm" in kind]
 
 
-def trained(kind, by_kernels):
-    algorithm = make_stack(kind, range(3))
+def trained(kind, by_kernels, policies=range(3)):
+    algorithm = make_stack(kind, policies)
     if not by_kernels:
         algorithm._by_kernels, algorithm._memory = False, None
     room, told = room_for(algorithm, LENGTH * 64), []
     for update in range(2):
-        for k, lengths in enumerate(SEGMENTS):
-            fill(room, k, lengths, algorithm, np.random.default_rng(10 * update + k))
-        told.append(algorithm.update(room, range(3)))
+        for i, k in enumerate(policies):
+            fill(room, i, SEGMENTS[k], algorithm, np.random.default_rng(10 * update + k))
+        told.append(algorithm.update(room, range(len(policies))))
     return algorithm, told
 
 
@@ -196,7 +196,9 @@ def test_threads_take_shares_of_a_minibatch(kind, monkeypatch):
     with parallel_parts.parts_at_once(3):
         several, said = trained(kind, by_kernels=True)
         again, _ = trained(kind, by_kernels=True)
+        alone, _ = trained(kind, by_kernels=True, policies=[1])
     assert len(names) > 1
+    assert torch.equal(several.online.flat[1], alone.online.flat[0])
     assert torch.equal(several.online.flat, again.online.flat)
     torch.testing.assert_close(one.online.flat, several.online.flat, rtol=1e-3, atol=3e-5)
     for mine, its in zip(told, said, strict=True):
