@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 from remuda.config import ExperienceConfig
-from remuda.experience.experience import Experience
+from remuda.experience.experience import Experience, segments_for
 from remuda.experience.replay import TransitionReplay
-from remuda.experience.ring import StreamShape
+from remuda.experience.ring import CLOSED, HEAD, StreamShape
+from remuda.experience.ring_block import Block
 from remuda.experience.rollout_queue import RolloutQueue
 from remuda.experience.segments import AFTER, Rollout
 from remuda.experience.sequence_replay import SequenceReplay
+from remuda.experience.write_kernels import NOWHERE
 from remuda.system.memory.waiting import Wakeup
 from ring_writers import ExperienceWriter
 
@@ -166,3 +168,85 @@ def test_replay_holds_its_capacity_beside_slow_streams(period, episode, kind):
     replay = kind([played.experience], 1, 0.5, np.random.default_rng(0))
     out = replay.empty(1, 4_096)
     assert replay.sample(out, 0, 4_096)
+
+
+class Population:
+    """A policy's ring in a population: its streams come and go."""
+
+    def __init__(self, rng, streams, length, likely, rollout, ahead=1):
+        self.rng, self.streams, self.likely = rng, streams, likely
+        config = ExperienceConfig(
+            segment_length=length, capacity=1, learning_starts=1, on_full="wait"
+        )
+        shape, count = StreamShape((1,), np.float32, 1), (streams,)
+        segments = segments_for(0, length, streams, likely, rollout)
+        block = Block(shape, 1, length, segments)
+        self.experience = Experience(
+            shape, config, count, Wakeup(), (Wakeup(),), rollout, block, 0, (likely,), ahead
+        )
+        self.start()
+
+    def start(self):
+        self.writer = ExperienceWriter(self.experience, dealt=True)
+        self.left = np.zeros(self.streams, np.int64)  # turns of the current episodes
+
+    def turn(self, lengths, rates=1.0, begins=0.5):
+        rng = self.rng
+        begins = np.flatnonzero((self.left == 0) & (rng.random(self.streams) < begins))
+        # No more streams begin in a turn than are typical.
+        self.left[begins[: self.likely]] = rng.choice(lengths, len(begins[: self.likely]))
+        acts = (self.left > 0) & (rng.random(self.streams) < rates)
+        actions = np.zeros((self.streams, 1), np.int64)
+        seen, over = actions.astype(np.float32), self.left == 1
+        self.writer.decide(seen, actions, 0, acts)
+        self.writer.outcome(np.zeros(self.streams, np.float32), over, over & False, seen, acts)
+        self.left = np.maximum(self.left - 1, 0)
+        self.check()
+
+    def check(self):
+        ring, state = self.experience.rings[0], self.writer.state_of(0)
+        slots = np.concatenate((state["slots"], state["paused"]))
+        slots = slots[slots != NOWHERE]
+        assert len(slots) == len(set(slots.tolist())) <= self.streams < ring.num_segments
+        assert (ring.shared["closed_as"][slots] == 0).all()
+        assert ring.counters[HEAD] == ring.counters[CLOSED] + len(slots)
+
+
+def test_a_population_fills_the_segments_that_were_left_open():
+    """Streams continued their own segments first, so others' grew old and were closed early."""
+    played = Population(np.random.default_rng(0), 8, LENGTH, 8, 128)
+    queue, out = RolloutQueue(played.experience), Rollout.empty(played.experience, 1)
+    shared = played.experience.rings[0].shared
+    for _ in range(3_000):
+        played.turn([2, 7, 40], begins=0.05)
+        assert (shared["committed"][shared["closed_as"] > 0] == LENGTH).all()
+        if queue.ready():
+            assert queue.take(out, 0, 0) == 7 * LENGTH
+    assert played.experience.closed[0] > 100
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_an_actor_never_waits_for_a_learner_that_waits_for_steps(seed):
+    """Streams act at any rate, the writer dies, and the policy is replaced."""
+    rng = np.random.default_rng(seed)
+    streams, length = int(rng.integers(1, 9)), int(rng.integers(1, 7))
+    rollout = int(rng.integers(1, 4 * length * streams))
+    likely, ahead = int(rng.integers(1, streams + 1)), int(rng.integers(1, 3))
+    played = Population(rng, streams, length, likely, rollout, ahead)
+    experience, rates = played.experience, rng.choice([0.02, 0.3, 1.0], streams)
+    queue, out = RolloutQueue(experience), Rollout.empty(experience, 1)
+    steps = 0
+    for _ in range(1_500):
+        while not played.writer.room.has_room():
+            assert queue.ready(), "both wait"
+            before = experience.passed
+            steps += queue.take(out, 0, 0)
+            assert experience.passed > before
+        if rng.random() < 0.01:
+            played.start()
+            played.writer.close_orphans()
+        if rng.random() < 0.05 and not played.left.any():
+            played.writer.clear(0)
+        played.turn([1, 2, 7, 40], rates)
+    assert experience.written > 0
+    assert steps + queue.lost == experience.passed

@@ -240,7 +240,7 @@ def test_modes_that_cannot_be_are_told(policy):
     [
         {"n_frames": 2},
         DQN | {"learning_mode": "off_policy"} | {"experience": DQN["experience"] | {"group": "us"}},
-        {"experience": {"segment_length": 7, "group": "us"}},
+        {"experience": {"segment_length": 8, "group": "us"}},
     ],
 )
 def test_who_cannot_learn_from_each_other_is_told(own):

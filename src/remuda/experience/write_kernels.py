@@ -57,19 +57,20 @@ def _of_ring(block: Segments, ring: int) -> Segments:
 
 @njit(cache=True, _nrt=False)
 def _paused_segment(numbers: Integers, places: OpenSegments, place: int) -> int:
-    """Return the segment that this stream's last episode left open, and continue it.
+    """Return the segment that this stream's last episode left open, or `NOWHERE`; continue it.
 
-    If there is none and segments are shared, return the oldest of another stream, or `NOWHERE`.
+    If segments are shared, return the oldest that any stream left open, so that none grows old
+    while its stream plays for other policies. That stream keeps this one's segment instead.
     """
-    paused = places.paused
-    if paused[place] == NOWHERE and places.shared:
+    paused, oldest = places.paused, place
+    if places.shared:
         for other in range(paused.size):
-            is_first = paused[place] == NOWHERE
             if paused[other] != NOWHERE and (
-                is_first or numbers[paused[other]] < numbers[paused[place]]
+                paused[oldest] == NOWHERE or numbers[paused[other]] < numbers[paused[oldest]]
             ):
-                place = other
-    slot: int = paused[place]
+                oldest = other
+    slot: int = paused[oldest]
+    paused[oldest] = paused[place]
     paused[place] = NOWHERE
     return slot
 

@@ -250,12 +250,11 @@ class BlockWriter:
 
 
 def _patience(experience: Experience, ring: ExperienceRing) -> int:
-    """Return `OpenSegments.patience`: half of the ring, or of rollouts the segments of two."""
-    half = ring.num_segments // 2
+    """Return `OpenSegments.patience`: the segments of the ring, or of about two rollouts."""
     if not experience.rollout:
-        return half
+        return ring.num_segments
     own = experience.rollout * ring.num_streams // experience.num_streams
-    return min(half, 2 * max(-(-own // ring.segment_length), ring.likely))
+    return 2 * max(-(-own // ring.segment_length), ring.likely)
 
 
 def _arrays_of(experiences: Sequence[Experience], actor: int) -> dict[str, Array]:
