@@ -40,6 +40,10 @@ KINDS = {
 LENGTHS = {"one": (1,), "three": (3,), "mixed": (1, 2, 7, 40)}
 
 
+def lengths_of(lengths):
+    return {"env": {"options": {"lengths": lengths}}}
+
+
 class Short(VectorEnv):
     """Two agents, in episodes of the given lengths in turn; they act together, or `in_turns`."""
 
@@ -84,9 +88,9 @@ class Short(VectorEnv):
             self.active[copies, 0], self.active[copies, 1] = ~later[copies], later[copies]
 
 
-def trained(tmp_path, lengths, *trees):
+def trained(tmp_path, *trees):
     tree = overlay(TREE, {"run": {"directory": str(tmp_path / "run")}})
-    for other in (*trees, {"env": {"options": {"lengths": lengths}}}):
+    for other in trees:
         tree = overlay(tree, other)
     config = load_config(tree)
     return config, train(config, PlainView()).record.policies
@@ -106,7 +110,19 @@ QUICK = {("sequential", "one"), ("in turns", "mixed")}
 )
 def test_a_run_makes_as_many_updates_as_its_rollouts_are_set_to(kind, lengths, tmp_path):
     """One-step episodes ended rollouts early: 166 updates where 19 are set."""
-    config, policies = trained(tmp_path, LENGTHS[lengths], KINDS[kind])
+    config, policies = trained(tmp_path, KINDS[kind], lengths_of(LENGTHS[lengths]))
+    check_updates(config, policies)
+
+
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.parametrize("kind", ["sequential", "dealt"])
+@pytest.mark.parametrize("game", ["kuhn_poker", "rock_paper_scissors"])
+def test_updates_in_games_of_short_episodes(game, kind, tmp_path):
+    check_updates(*trained(tmp_path, KINDS[kind], {"game": game}))
+
+
+def check_updates(config, policies):
     rollout = config.policy.ppo.rollout_length * config.env.num_envs
     assert sum(policy.steps for policy in policies.values()) > 0.9 * config.run.turns
     for policy in policies.values():
@@ -126,6 +142,21 @@ def test_a_run_holds_its_capacity(length, recurrent, tmp_path):
         "network": {"recurrent": recurrent},
         "experience": {"capacity": 4_000, "segment_length": 20, "replay_ratio": 0.01},
     }
-    _, policies = trained(tmp_path, (length,), {"policy": policy, "run": {"turns": 9_600}})
+    turns = {"run": {"turns": 9_600}}
+    _, policies = trained(tmp_path, {"policy": policy}, turns, lengths_of((length,)))
     for policy in policies.values():
+        assert policy.replay_fill > 0.95
+
+
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.parametrize("kind", ["sequential", "dealt"])
+def test_kuhn_poker_fills_the_memory(kind, tmp_path):
+    """2,934 of 100,000 steps were held: each segment had one episode."""
+    experience = {"capacity": 4_000, "segment_length": 20, "replay_ratio": 0.01}
+    policy = {"algorithm": "iqn", "experience": experience}
+    tree = {"game": "kuhn_poker", "policy": policy, "run": {"turns": 24_000}}
+    _, policies = trained(tmp_path, KINDS[kind], tree)
+    for policy in policies.values():
+        assert policy.steps > 5_000
         assert policy.replay_fill > 0.95
