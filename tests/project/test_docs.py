@@ -298,6 +298,13 @@ def test_the_figures_of_a_page_are_those_that_benchmarks_recorded(page):
     assert figures.rendered(PAGES[page]) == PAGES[page]
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_no_figure_inside_a_sentence_begins_a_line(page):
+    """Markdown takes a comment at the start of a line for a block, which splits the sentence."""
+    found = re.findall(r"^ *<!-- figures: .*<!-- /figures -->.*", PAGES[page], re.MULTILINE)
+    assert not found, "move a word of the line before to its start"
+
+
 def test_the_table_of_worlds_is_that_of_their_rows():
     """Those that were recorded since, too: `python benchmarks/worlds_summary.py --record`."""
     found = json.loads((recording.FIGURES / "worlds_summary.json").read_text())
