@@ -3,9 +3,17 @@
 import re
 from typing import Any
 
+from figures_page import figures_page
+
 SHIM = re.compile(r'src="https://unpkg\.com/iframe-worker/shim"')
 """What lets a page that was opened as a file search; Material loads it from elsewhere."""
 LOCAL = "assets/iframe-worker-shim.js"
+
+
+def on_files(files: Any, *, config: Any) -> Any:
+    """Add the pages that are generated."""
+    files.append(figures_page(config))
+    return files
 
 
 def on_post_page(output: str, *, page: Any, config: Any) -> str:  # noqa: ARG001
