@@ -256,7 +256,7 @@ def dashboard(options: DashboardOptions) -> int:
         from remuda.ui.dashboard.server import Server, is_local, make_app
     except ImportError as error:
         raise UsageError(
-            f"the dashboard needs {error.name}: pip install 'remuda-rl[dashboard]'"
+            f"the dashboard needs {error.name}: pip install -e '.[dashboard]'"
         ) from None
 
     token = "" if is_local(options.host) else secrets.token_urlsafe(16)
