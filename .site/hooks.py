@@ -1,11 +1,29 @@
-"""What the site has of its own instead of from elsewhere, so that it opens without a network."""
+"""Adds the generated pages to the site, and lets it open without a network."""
 
 import re
 from typing import Any
 
+from mkdocs.structure.files import File
+
+from remuda.ui.cli.reference import PAGES
+
 SHIM = re.compile(r'src="https://unpkg\.com/iframe-worker/shim"')
 """What lets a page that was opened as a file search; Material loads it from elsewhere."""
 LOCAL = "assets/iframe-worker-shim.js"
+WORD = re.compile(r"<code(?= id=|>)(?=[^>]*>[^\s<]{1,40}</code>)")
+"""Code of one word, such as a key or a flag. Longer ones do not fit on a telephone's line."""
+
+
+def on_files(files: Any, *, config: Any) -> Any:
+    """Add the reference, which is generated from the declarations of keys, options and columns."""
+    for name, page in PAGES.items():
+        files.append(File.generated(config, name, content=page()))
+    return files
+
+
+def on_page_content(html: str, *, page: Any, config: Any, files: Any) -> str:  # noqa: ARG001
+    """Mark keys and flags, which assets/site.css keeps on one line each."""
+    return WORD.sub('<code class="word"', html)
 
 
 def on_post_page(output: str, *, page: Any, config: Any) -> str:  # noqa: ARG001

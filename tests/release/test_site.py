@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from remuda.ui.cli.reference import PAGES
+
 pytest.importorskip("mkdocs")
 pytest.importorskip("mkdocstrings")
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    """The folder of the built site."""
-    folder = tmp_path_factory.mktemp("site")
+def built(folder):
+    """Build the site as `make site` does, into a folder."""
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-d", str(folder)],
         cwd=ROOT,
@@ -30,20 +30,19 @@ def site(tmp_path_factory):
     return folder
 
 
-@pytest.mark.slow
-def test_it_is_built_strictly_with_every_page(site):
-    for page in (ROOT / "docs").glob("*.md"):
+@pytest.mark.process
+def test_it_is_built_strictly_with_every_page_and_loads_nothing_from_elsewhere(tmp_path):
+    site = built(tmp_path / "site")
+    for page in (*(ROOT / "docs").glob("*.md"), *map(Path, PAGES)):
         assert (site / f"{page.stem}.html").stat().st_size > 5000
     python = (site / "python.html").read_text()
     for name in ("remuda.train", "remuda.Run", "remuda.Policy.act"):
         assert f'id="{name}"' in python
-
-
-@pytest.mark.slow
-def test_it_loads_nothing_from_elsewhere_and_is_searched_offline(site):
+    assert 'id="policy.ppo.clip"' in (site / "configuration.html").read_text()
+    assert list((site / "search").glob("search_index.js*"))
     for page in site.glob("*.html"):
         text = page.read_text()
         loaded = re.findall(r'<(?:script|img)[^>]*src="([^"]*)"', text)
         loaded += re.findall(r'<link[^>]*rel="(?:stylesheet|icon)"[^>]*href="([^"]*)"', text)
         assert not [each for each in loaded if each.startswith(("http:", "https:", "//"))], page
-    assert list((site / "search").glob("search_index.js*"))
+        assert "md-footer__link" in text or page.name == "404.html"
