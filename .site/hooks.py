@@ -10,8 +10,16 @@ from remuda.ui.cli.reference import PAGES
 SHIM = re.compile(r'src="https://unpkg\.com/iframe-worker/shim"')
 """What lets a page that was opened as a file search; Material loads it from elsewhere."""
 LOCAL = "assets/iframe-worker-shim.js"
-WORD = re.compile(r"<code(?= id=|>)(?=[^>]*>[^\s<]{1,40}</code>)")
-"""Code of one word, such as a key or a flag. Longer ones do not fit on a telephone's line."""
+BOOSTS = {
+    "configuration.md": 0.5,
+    "commands.md": 0.2,
+    "glossary.md": 0.1,
+    "metrics.md": 0.1,
+    "python.md": 0.02,
+}
+"""Factors of ranks in a search: these pages name everything, other pages explain it."""
+WORD = re.compile(r"<code>(?=[^\s<]{1,40}</code>)")
+"""Code of one word, such as a key or a flag; a longer one does not fit on the line of a phone."""
 
 
 def on_files(files: Any, *, config: Any) -> Any:
@@ -21,9 +29,22 @@ def on_files(files: Any, *, config: Any) -> Any:
     return files
 
 
+def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Any) -> str:  # noqa: ARG001
+    """Let the search find explanations before names."""
+    if page.file.src_uri in BOOSTS:
+        page.meta["search"] = {"boost": BOOSTS[page.file.src_uri]}
+    return markdown
+
+
 def on_page_content(html: str, *, page: Any, config: Any, files: Any) -> str:  # noqa: ARG001
-    """Mark keys and flags, which assets/site.css keeps on one line each."""
-    return WORD.sub('<code class="word"', html)
+    """Mark keys and flags, which assets/site.css keeps on one line each.
+
+    The table of contents of a generated page has no room for its hundreds of keys.
+    """
+    if page.file.src_uri in PAGES and page.file.src_uri != "python.md":
+        for item in page.toc.items[0].children:
+            item.children = []
+    return WORD.sub('<code class="word">', html)
 
 
 def on_post_page(output: str, *, page: Any, config: Any) -> str:  # noqa: ARG001

@@ -59,7 +59,7 @@ def test_the_page_names_all_columns_of_a_record_and_no_others():
     _, board = a_board(RolloutQueue())
     record = board.between(board.start, board.read())
     text = metrics_page().split("\n## Of each member")[0]
-    told = set(re.findall(r"^`([\w/]+)`\{.*(?<!metrics\.jsonl`)$", text, re.MULTILINE))
+    told = set(re.findall(r"^### `([\w/]+)` .*\n\n(?!.*metrics\.jsonl)", text, re.MULTILINE))
     told -= {"game/NAME"}
     told = {name.replace("POLICY", "one") for name in told}
     of_population = {f"population/{name}" for name in COLUMNS["population"]}

@@ -12,7 +12,8 @@ DOCS = Path(__file__).resolve().parents[3] / "docs"
 
 def entries(text):
     """The meaning of each key or option of a text; none has two."""
-    found = re.findall(r"^`(\S+)`\{ #\S+ \} .+\n:   (.+)$", text, re.MULTILINE)
+    entry = r"^### `(\S+)` \{ #\S+ \}\n\n.+\n\{ \.facts \}\n\n(.+)$"
+    found = re.findall(entry, text, re.MULTILINE)
     assert len(found) == len(dict(found))
     return dict(found)
 
@@ -60,6 +61,8 @@ def test_every_command_and_option_has_its_place():
 
 def test_an_option_that_means_the_same_in_all_its_commands_is_listed_once():
     page = commands_page()
-    assert len(re.findall(r"^`--format`", page, re.MULTILINE)) == 1
-    assert len(re.findall(r"^`--episodes`", page, re.MULTILINE)) > 1  # each command's means another
-    assert "`--policy.learning_rate`{" not in page
+    assert len(re.findall(r"^### `--format`", page, re.MULTILINE)) == 1
+    assert (
+        len(re.findall(r"^### `--episodes`", page, re.MULTILINE)) > 1
+    )  # each command's means another
+    assert "### `--policy.learning_rate`" not in page

@@ -33,8 +33,8 @@ class Entry(NamedTuple):
     meaning: str
 
     def lines(self, key: str, anchor: str) -> str:
-        """Return the entry as a term and its definition; links may name the anchor."""
-        return f"`{key}`{{ #{anchor} }} {self.facts}\n:   {self.meaning}\n"
+        """Return the entry under a heading, which the site's search finds, with this anchor."""
+        return f"### `{key}` {{ #{anchor} }}\n\n{self.facts}\n{{ .facts }}\n\n{self.meaning}\n"
 
 
 def configuration_page() -> str:
@@ -58,17 +58,17 @@ def commands_page() -> str:
             parts.append("Its options are the keys of [the configuration](configuration.md).\n")
             continue
         parts.append(f"`remuda {name} {command.positional.upper()} [OPTIONS]`\n")
-        parts += [
-            entry.lines(f"--{key}", f"{name}--{key}")
-            for key, entry in options[name].items()
-            if key not in shared
-        ]
         links = [f"[`--{key}`](#{key})" for key in options[name] if key in shared]
         if links:
             parts.append(f"Options of [several commands](#{SHARED}): {', '.join(links)}.\n")
         for section in _sections_of_runs(own[name]):
             link = f"[key of `{section}`](configuration.md#{section})"
             parts.append(f"Each {link} is an option, too.\n")
+        parts += [
+            entry.lines(f"--{key}", f"{name}--{key}")
+            for key, entry in options[name].items()
+            if key not in shared
+        ]
     parts.append("## Options of several commands\n")
     parts += [entry.lines(f"--{key}", key) for key, entry in shared.items()]
     codes = " ".join(EXIT_CODES.split()).removeprefix("exit code: ")
