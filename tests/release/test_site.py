@@ -32,9 +32,12 @@ return [keys, broken, page.scrollWidth - page.clientWidth];
 
 
 def built(folder):
-    """Build the site as `make site` does, into a folder."""
+    """Build the site as `make site` does, into a folder.
+
+    With `-q` MkDocs would count no warnings, so that a dead link would not fail a strict build.
+    """
     done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-d", str(folder)],
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(folder)],
         cwd=ROOT,
         env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
         capture_output=True,
