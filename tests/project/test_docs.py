@@ -23,6 +23,7 @@ from remuda.config import Config, fields_of, load_config
 from remuda.envs.contract import check_env
 from remuda.population.ledger.ledger import BIRTH, read_records
 from remuda.training.run import train
+from remuda.ui.cli import reference
 from remuda.ui.cli.arguments import parse_flags
 from remuda.ui.cli.commands.train import TrainOptions, read_arguments
 from remuda.ui.cli.main import COMMANDS
@@ -33,8 +34,8 @@ DOCS = ROOT / "docs"
 PAGES = {
     str(path.relative_to(ROOT)): path.read_text()
     for path in (ROOT / "README.md", ROOT / "ARCHITECTURE.md", *DOCS.glob("*.md"))
-}
-GENERATED = ("docs/figures.md",)
+} | {f"docs/{name}": page() for name, page in reference.PAGES.items()}
+GENERATED = ("figures.md", *reference.PAGES)
 """Pages that only the site has: `make site` makes them, and checks links to them."""
 KEYS = fields_of(Config)
 FLAG = re.compile(r"(?<![\w-])--([a-z][\w-]*(?:\.\w+)*)")
@@ -266,9 +267,8 @@ def test_the_files_and_targets_that_a_page_names_exist(page):
     for name in re.findall(r"\b((?:benchmarks|tests|examples)/[\w/]+\.(?:py|yaml))", PAGES[page]):
         assert (ROOT / name).exists(), f"{page}: {name}"
     for name in re.findall(r"\]\(([\w/.-]+\.(?:md|png|gif))", PAGES[page]):
-        path = (ROOT / page).parent / name
-        generated = path.relative_to(ROOT).as_posix() in GENERATED
-        assert path.exists() or generated, f"{page}: {name}"
+        is_generated = page.startswith("docs/") and name in GENERATED
+        assert is_generated or ((ROOT / page).parent / name).exists(), f"{page}: {name}"
     targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     for name in re.findall(r"(?:^|`)make ([a-z][\w-]*)", PAGES[page], re.MULTILINE):
         assert name in targets, f"{page}: make {name}"

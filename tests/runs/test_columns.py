@@ -3,7 +3,6 @@
 import json
 import re
 from dataclasses import fields, replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,8 +22,7 @@ from remuda.runs.metrics import (
     row_of,
 )
 from remuda.system.scoreboard import Learn, Scoreboard
-
-PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
+from remuda.ui.cli.reference import metrics_page
 
 OLD = """{"seconds": 2.5, "turns": 40, "agent_steps": 80, "turns_per_second": 16.0,
  "agent_steps_per_second": 32.0, "waits": 0, "wait_seconds": 0.0, "overtaken": 0,
@@ -60,8 +58,9 @@ def a_board(experience):
 def test_the_page_names_all_columns_of_a_record_and_no_others():
     _, board = a_board(RolloutQueue())
     record = board.between(board.start, board.read())
-    text = PAGE.read_text().split("\n## Of each member")[0]
-    told = set(re.findall(r"^\| `([\w/]+)` \|", text, re.MULTILINE)) - {"game/NAME"}
+    text = metrics_page().split("\n## Of each member")[0]
+    told = set(re.findall(r"^### `([\w/]+)` .*\n\n(?!.*metrics\.jsonl)", text, re.MULTILINE))
+    told -= {"game/NAME"}
     told = {name.replace("POLICY", "one") for name in told}
     of_population = {f"population/{name}" for name in COLUMNS["population"]}
     assert of_population < told

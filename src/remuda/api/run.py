@@ -183,7 +183,8 @@ class Run(Mapping[str, Policy]):
         """Return the metrics, a row for each interval; columns are float64, NaN: not measured.
 
         `seconds`, `turns` and `steps` (agent-steps) are totals since the start. Other columns are
-        named as in TensorBoard: `agent_0/mean_return`, `run/turns_per_second`; see docs/metrics.md.
+        named as in TensorBoard: `agent_0/mean_return`, `run/turns_per_second`. The site's page
+        of metrics (`make site`) describes them all.
 
         Raises:
             RunDirectoryError: there are no metrics, or all lines are damaged.

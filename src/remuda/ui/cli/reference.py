@@ -1,15 +1,15 @@
-"""Generate pages of docs/ from the declarations of keys, options and columns of the metrics.
+"""Generate the site's reference: commands, keys of the configuration, metrics, public Python.
 
-python -m remuda.ui.cli.reference docs
+`make site` adds these pages to those of docs/ (.site/hooks.py); none is written to disk there.
 """
 
 from __future__ import annotations
 
-import sys
+import re
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from jinja2 import Template
 from pydantic.fields import FieldInfo
@@ -19,61 +19,140 @@ from remuda.runs.columns import COLUMNS
 from remuda.runs.metrics import SHARES
 from remuda.ui.cli.main import COMMANDS, EXIT_CODES
 
-BAR = "\\|"  # in a cell
 TEXTS = Path(__file__).parents[1] / "templates"
+PAGE = re.compile(r"docs/(\w+)\.md")
+"""A page that a docstring names; on the site it is beside those that are generated."""
 CONSTRAINTS = {"Gt": "above {}", "Ge": "at least {}", "Lt": "below {}", "Le": "at most {}"}
+SHARED = "options-of-several-commands"
+
+
+class Entry(NamedTuple):
+    """A key or option of the reference."""
+
+    facts: str  # type, bounds, default
+    meaning: str
+
+    def lines(self, key: str, anchor: str) -> str:
+        """Return the entry under a heading, which the site's search finds, with this anchor."""
+        return f"### `{key}` {{ #{anchor} }}\n\n{self.facts}\n{{ .facts }}\n\n{self.meaning}\n"
 
 
 def configuration_page() -> str:
-    """Return docs/configuration.md."""
-    start = (TEXTS / "configuration.md").read_text()
-    return "\n".join([start, "## At the top\n", *_tables(Config, "## ")]) + "\n"
+    """Return the page of all keys, in a section for each section of the configuration."""
+    parts = [(TEXTS / "configuration.md").read_text(), "## At the top\n"]
+    for section, model in _sections(Config).items():
+        parts += [f"## {section}\n"] if section else []
+        parts += [entry.lines(key, key) for key, entry in _entries(model, section).items()]
+    return "\n".join(parts)
 
 
 def commands_page() -> str:
-    """Return docs/commands.md."""
+    """Return the page of all commands; options that mean the same in several are listed once."""
+    own = {name: each.options for name, each in COMMANDS.items() if each.options is not Config}
+    options = {name: _options(model) for name, model in own.items()}
+    shared = _shared(list(options.values()))
     parts = [(TEXTS / "commands.md").read_text()]
     for name, command in COMMANDS.items():
         parts += [f"## remuda {name}\n", f"{command.summary}\n"]
-        if command.options is Config:
+        if name not in own:
             parts.append("Its options are the keys of [the configuration](configuration.md).\n")
-        else:
-            parts.append(f"`remuda {name} {command.positional.upper()} [OPTIONS]`\n")
-            parts += [*_tables(command.options, "### ", "--"), ""]
+            continue
+        parts.append(f"`remuda {name} {command.positional.upper()} [OPTIONS]`\n")
+        links = [f"[`--{key}`](#{key})" for key in options[name] if key in shared]
+        if links:
+            parts.append(f"Options of [several commands](#{SHARED}): {', '.join(links)}.\n")
+        for section in _sections_of_runs(own[name]):
+            link = f"[key of `{section}`](configuration.md#{section})"
+            parts.append(f"Each {link} is an option, too.\n")
+        parts += [
+            entry.lines(f"--{key}", f"{name}--{key}")
+            for key, entry in options[name].items()
+            if key not in shared
+        ]
+    parts.append("## Options of several commands\n")
+    parts += [entry.lines(f"--{key}", key) for key, entry in shared.items()]
     codes = " ".join(EXIT_CODES.split()).removeprefix("exit code: ")
-    return "\n".join([*parts, f"## Exit codes\n\n{codes}"]) + "\n"
+    return "\n".join([*parts, f"## Exit codes\n\n{codes}\n"])
 
 
 def metrics_page() -> str:
-    """Return docs/metrics.md."""
+    """Return the page of all columns of the metrics."""
     template = Template((TEXTS / "metrics.md").read_text(), trim_blocks=True)
     text: str = template.render(columns=COLUMNS, shares=SHARES)
     return text
 
 
-def _tables(
-    model: type[Section], heading: str, dashes: str = "", prefix: str = ""
-) -> Iterator[str]:
-    """Yield the lines of a table of the model's keys, then those of its sections' tables."""
+def python_page() -> str:
+    """Return the page of public names, whose docstrings mkdocstrings fills in."""
+    return (TEXTS / "python.md").read_text()
+
+
+PAGES = {
+    "commands.md": commands_page,
+    "configuration.md": configuration_page,
+    "metrics.md": metrics_page,
+    "python.md": python_page,
+}
+"""The generated pages by their file on the site."""
+
+
+def _sections(model: type[Section], name: str = "") -> dict[str, type[Section]]:
+    """Return a model and all sections below it, by their full names; its own name is empty."""
+    found = {name: model}
+    for key, info in model.model_fields.items():
+        if _is_section(info):
+            found |= _sections(info.annotation, f"{name}.{key}".lstrip("."))  # type: ignore[arg-type]
+    return found
+
+
+def _is_section(info: FieldInfo) -> bool:
+    return isinstance(info.annotation, type) and issubclass(info.annotation, Section)
+
+
+def _entries(model: type[Section], section: str = "") -> dict[str, Entry]:
+    """Return the entries of a section's own keys, without those of sections below it."""
     describe_fields(model)
-    rows, sections = [], {}
+    found = {}
     for name, info in model.model_fields.items():
-        key = f"{prefix}{name}"
-        if isinstance(info.annotation, type) and issubclass(info.annotation, Section):
-            sections[key] = info.annotation
+        if _is_section(info):
             continue
-        default = ""
+        facts = [_words(info.annotation), *_bounds(info.metadata)]
         if not info.is_required():
             value = info.get_default(call_default_factory=True, validated_data={})
-            default = f"`{_plain(value)}`"
-        kind = ", ".join([_words(info.annotation), *_bounds(info.metadata)])
-        cells = [f"`{dashes}{key}`", kind, default, " ".join((info.description or "").split())]
-        rows.append(f"| {' | '.join(cell.replace('|', BAR) for cell in cells)} |")
-    if rows:
-        yield from ("| key | type | default | meaning |", "| --- | --- | --- | --- |", *rows)
-    for key, section in sections.items():
-        yield f"\n{heading}{key}\n"
-        yield from _tables(section, heading, dashes, f"{key}.")
+            facts.append(f"default `{_plain(value)}`" if value != "" else "empty by default")
+        meaning = PAGE.sub(r"[\1.md](\1.md)", " ".join((info.description or "").split()))
+        found[f"{section}.{name}".lstrip(".")] = Entry(", ".join(facts), meaning)
+    return found
+
+
+def _options(model: type[Section]) -> dict[str, Entry]:
+    """Return the entries of a command's options, without sections that it takes from a run's."""
+    left_out = _sections_of_runs(model)
+    return {
+        key: entry
+        for section, kind in _sections(model).items()
+        if section.split(".")[0] not in left_out
+        for key, entry in _entries(kind, section).items()
+    }
+
+
+def _sections_of_runs(model: type[Section]) -> list[str]:
+    """Return the names of the sections that are the same in the configuration of a run."""
+    of_runs = {name: info.annotation for name, info in Config.model_fields.items()}
+    return [
+        name
+        for name, info in model.model_fields.items()
+        if _is_section(info) and of_runs.get(name) is info.annotation
+    ]
+
+
+def _shared(commands: list[Mapping[str, Entry]]) -> dict[str, Entry]:
+    """Return the options of several commands that are the same in all that have them."""
+    found: dict[str, list[Entry]] = {}
+    for entries in commands:
+        for key, entry in entries.items():
+            found.setdefault(key, []).append(entry)
+    return {key: each[0] for key, each in found.items() if len(each) > 1 and len(set(each)) == 1}
 
 
 def _words(kind: Any) -> str:
@@ -119,15 +198,3 @@ def _plain(value: Any) -> str:
     if isinstance(value, tuple | list):
         return f"[{', '.join(map(_plain, value))}]"
     return str(value)
-
-
-def main() -> None:
-    """Write the pages to a folder."""
-    folder = Path(sys.argv[1])
-    (folder / "configuration.md").write_text(configuration_page())
-    (folder / "commands.md").write_text(commands_page())
-    (folder / "metrics.md").write_text(metrics_page())
-
-
-if __name__ == "__main__":
-    main()
