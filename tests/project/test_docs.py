@@ -89,14 +89,22 @@ def test_the_example_of_a_game_is_trained_by_its_command(cake, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_example_of_an_environment_is_trained_as_it_is(tmp_path, monkeypatch):
-    (tmp_path / "guess.py").write_text(programs("bring_your_own_game.md")["guess.py"])
+def test_the_example_of_an_environment_overgrazes_unless_rewards_are_shared(tmp_path, monkeypatch):
+    """As the page shows it: independent herders leave no grass."""
+    (tmp_path / "commons.py").write_text(programs("bring_your_own_game.md")["commons.py"])
     monkeypatch.syspath_prepend(tmp_path)
-    page = (DOCS / "bring_your_own_game.md").read_text()
-    words = re.search(r"remuda train (guess:Guess .*)", page).group(1).split()
-    more = ["--schedule", "sequential", "--run.turns", "40000", "--run.directory", tmp_path / "run"]
-    result = train(read_arguments([*words, *map(str, more)]), PlainView())
-    assert result.evaluation.mean(0) > 9.0  # of 10; 5 by chance
+    page = (DOCS / "bring_your_own_game.md").read_text().replace("\\\n", " ")
+    words = re.search(r"remuda train (commons:Commons .*) --run.directory runs/first", page).group(
+        1
+    )
+    earned = {}
+    for share in ("0", "1"):
+        more = ["--policy.share_rewards", share, "--run.directory", str(tmp_path / share)]
+        config = read_arguments([*words.split(), "--schedule", "sequential", *more])
+        result = train(config, PlainView())
+        earned[share] = result.evaluation.returns.sum(axis=1).mean()
+    assert earned["0"] < 12  # both together; what was there at first
+    assert earned["1"] > 2 * earned["0"]
 
 
 @pytest.mark.slow
@@ -243,7 +251,11 @@ OF_PROGRAMS = (
     "docs/api.md",
     "docs/callbacks.md",
     "docs/curriculum.md",
+    "docs/deploy.md",
     "docs/evolution.md",
+    "docs/from_ml_agents.md",
+    "docs/from_rllib.md",
+    "docs/from_sb3.md",
     "docs/glossary.md",
     "docs/populations.md",
 )
