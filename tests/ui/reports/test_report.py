@@ -184,6 +184,9 @@ def test_a_policy_s_own_loss_is_drawn_apart_from_the_total(tmp_path: Path) -> No
     assert titles() == ["Return per episode", "Loss", "Policy loss", "Value loss"]
     *_, own, values = learning_chart(read_run(run)).axes
     assert values.get_yscale() == "log"
+    labels = {label.get_text() for label in values.get_yticklabels()}
+    assert "1e-06" in labels, "a number, since the markup of a power of ten is not drawn"
+    assert not any("$" in label for label in labels)
     assert own.get_yscale() == "linear"
     assert min(own.lines[0].get_ydata()) == pytest.approx(-0.39)  # as measured; then smoothed
     write_report(run)
