@@ -123,7 +123,7 @@ MAX_MEMBERS = 24  # maximum members in the picture of payoffs in training
 def payoffs_picture(summary: RunSummary) -> Picture:
     """Draw the mean payoffs of members in training as a heat map."""
     # These libraries load slowly, and only a population needs them.
-    from remuda.ui.plots.rows import draw_payoffs
+    from remuda.ui.plots.rows import draw_payoffs, draw_row, only_row
 
     name, heading = "payoff", "Payoffs in training"
     try:
@@ -139,6 +139,11 @@ def payoffs_picture(summary: RunSummary) -> Picture:
         return Picture(name, heading, f"Payoffs: {type(error).__name__}: {error}.")
     if not np.isfinite(payoffs.matrix).any():
         return Picture(name, heading, "Payoffs: no two members have met.")
+    if (member := only_row(payoffs)) is not None:
+        caption = (
+            f"Mean payoff of {payoffs.names[member]} in a match, in training. No two others met."
+        )
+        return Picture(name, heading, caption, draw_row(payoffs, member))
     caption = "Mean payoff of the row in a match against the column, in training."
     if (payoffs.missing != unmet).any():
         caption += " Of team-mates: what the row earned beside the column."

@@ -1,7 +1,7 @@
 // Episodes of a run's policies, which the server plays at the viewer's pace.
 
 import { Chart, colours } from "./charts.js";
-import { ask, fill, h, number, table } from "./dom.js";
+import { ask, breakable, fill, h, note, number, table } from "./dom.js";
 
 const AHEAD = 30;
 
@@ -20,7 +20,7 @@ export function make(main, id) {
   const step = (by) => { playing = false; at = Math.max(0, Math.min(at + by, turns.length - 1)); control(); draw(); more(); };
 
   function layout() {
-    fill(main, h("h1", {}, `Watch ${id}`), weights, fault, places,
+    fill(main, h("h1", {}, breakable(`Watch ${id}`)), weights, fault, places,
       h("div", { class: "bar" }, "seed", number_, draws, h("label", { for: "sampled" }, "explore as in training"), mayAsk ? [live, h("label", { for: "live" }, "use the current weights")] : [], h("button", { onclick: begin }, "Play from the start")),
       h("div", { class: "stage" },
         h("section", { class: "card", "aria-label": "The game" }, picture, words,
@@ -39,7 +39,7 @@ export function make(main, id) {
     try {
       name = (await ask("watch", {}, { run: id, seats: Object.fromEntries(seats), seed, sampled: draws.checked, live: live.checked })).watch;
     } catch (error) {
-      fill(fault, h("p", { class: "note" }, error.message));
+      fill(fault, note(error.message));
       return;
     }
     about = null;
@@ -56,14 +56,14 @@ export function make(main, id) {
       const found = await ask("watched", { watch: name, first, count: about === null ? 2 : 10 });
       if (requested !== name) return;
       for (const line of found.lines) {
-        if (line.error) fill(fault, h("p", { class: "note" }, line.error));
+        if (line.error) fill(fault, note(line.error));
         else if (line.agents) settle(line);
         else turns.push(line);
       }
       over = found.over;
       draw();
     } catch (error) {
-      if (requested === name) { fill(fault, h("p", { class: "note" }, error.message)); over = true; }
+      if (requested === name) { fill(fault, note(error.message)); over = true; }
     } finally {
       loading = false;
     }
