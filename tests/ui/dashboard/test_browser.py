@@ -213,6 +213,35 @@ def test_an_episode_plays(dashboard):
 
 
 @pytest.mark.slow
+def test_a_person_plays_an_episode_and_keeps_it(dashboard):
+    """A game of one turn: rock, paper, scissors."""
+    page = dashboard(real_runs())
+    page.open("#/watch/population")
+    choose = (
+        "(() => { const seat = document.querySelector('[aria-label=\"Policy of agent_1\"]');"
+        " if (!seat) return false; seat.value = 'me';"
+        " seat.dispatchEvent(new Event('change')); return true; })()"
+    )
+    page.wait(choose)
+    buttons = "[aria-label='Your action'] button"
+    page.wait(f'document.querySelectorAll("{buttons}").length === 3')
+    assert "agent_1, your turn" in page.text()
+    page.driver.execute_script(
+        "HTMLAnchorElement.prototype.click = function () { window.kept = this; };"
+        "URL.createObjectURL = (blob) => { blob.text().then((text) => { window.text = text; });"
+        " return 'blob:none'; };"
+    )
+    page.driver.find_element(By.CSS_SELECTOR, buttons).click()
+    page.wait("document.body.innerText.includes('the episode is over')")
+    keep = "[...document.querySelectorAll('button')].find((e) => e.innerText.startsWith('Keep'))"
+    page.driver.execute_script(f"{keep}.click()")
+    kept = json.loads(page.wait("window.text"))
+    assert kept["seats"]["agent_1"] == "me"
+    assert kept["turns"][-1]["actions"]["agent_1"] == "rock"
+    assert page.ask("window.kept.download") == "rock_paper_scissors-0.json"
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("sampled", [False, True])
 def test_a_run_is_watched_and_told_of_as_it_is_measured(dashboard, tmp_path, sampled):
     """Red before: policies of a run that is judged by exploring play were watched greedily."""

@@ -197,6 +197,16 @@ class Pages:
         lines, over = self.watches.lines(watch, first, count)
         return {"lines": lines, "over": over}
 
+    def act(
+        self, watch: str, action: int | None, first: Annotated[int, Field(ge=0)] = 0
+    ) -> dict[str, Any]:
+        """Take an action for a person, and return the lines after it; None: the person leaves."""
+        if action is None:
+            self.watches.leave(watch)
+            return {"lines": [], "over": True}
+        self.watches.act(watch, action)
+        return self.watched(watch, first)
+
 
 def _status(files: RunDirectory) -> tuple[dict[str, Any] | None, str]:
     if not files.status.exists():

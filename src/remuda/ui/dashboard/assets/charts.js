@@ -94,7 +94,7 @@ function region(name, x, low, high, colour, opacity) {
 // Curves with bands: [{name, curve: {x, y, low?, high?}}].
 export function lines(chart, curves, axis, extra = {}) {
   chart.show(() => {
-    const palette = colours(), series = [];
+    const palette = colours(), series = [], hasLegend = curves.length > 1 || extra.legend;
     let below = null;
     curves.forEach(({ name, curve }, i) => {
       const colour = palette[i % palette.length];
@@ -109,8 +109,8 @@ export function lines(chart, curves, axis, extra = {}) {
         lineStyle: { width: extra.area ? 0.5 : 1.6, color: colour }, itemStyle: { color: colour }, emphasis: { disabled: true } });
     });
     return {
-      grid: { left: 8, right: 18, top: curves.length > 1 ? 34 : 14, bottom: 4, containLabel: true },
-      legend: curves.length > 1 ? { data: curves.map(({ name }) => name) } : undefined,
+      grid: { left: 8, right: 18, top: hasLegend ? 34 : 14, bottom: 4, containLabel: true },
+      legend: hasLegend ? { data: curves.map(({ name }) => name) } : undefined,
       tooltip: {
         trigger: "axis", order: "valueDesc",
         formatter: (found) => [shown(axis, found[0].value[0]), ...found

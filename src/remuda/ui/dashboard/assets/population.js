@@ -4,6 +4,7 @@ import { against, Chart, colours, heat, lines } from "./charts.js";
 import { ask, breakable, fill, h, note, number, percent, prose, table } from "./dom.js";
 
 const natural = new Intl.Collator("en", { numeric: true }).compare;
+const heading = (name) => name.charAt(0).toUpperCase() + name.slice(1).replaceAll("_", " ");
 const MEASURES = ["diversity", "nash_support", "nash_entropy", "exploitability", "transitive_share", "fitness_mean"];
 
 export function make(main, id) {
@@ -114,9 +115,9 @@ export function make(main, id) {
     const ending = (word) => run.columns.filter((name) => name.endsWith(`/${word}`)).sort(natural);
     const groups = [["Ratings", "The estimated skill of each learner.", ending("rating"), "/rating"]];
     const genes = [...new Set(run.columns.filter((name) => name.includes("/hyperparameters/")).map((name) => name.split("/hyperparameters/")[1]))];
-    for (const gene of genes.slice(0, 12)) groups.push([gene.split(".").at(-1).replaceAll("_", " "), "The value of this hyperparameter for each policy; evolution changes it.", ending(`hyperparameters/${gene}`), `/hyperparameters/${gene}`]);
+    for (const gene of genes.slice(0, 12)) groups.push([heading(gene.split(".").at(-1)), "The value of this hyperparameter for each policy; evolution changes it.", ending(`hyperparameters/${gene}`), `/hyperparameters/${gene}`]);
     const measures = MEASURES.map((name) => `population/${name}`).filter((name) => run.columns.includes(name));
-    for (const name of measures) groups.push([name.slice(11).replaceAll("_", " "), "From the analyses made during the run.", [name], null]);
+    for (const name of measures) groups.push([heading(name.slice(11)), "From the analyses made during the run.", [name], null]);
     const columns = groups.flatMap(([, , names]) => names.slice(0, 10)).slice(0, 60);
     if (!columns.length) return;
     const found = await ask("curves", { run: id, axis: "turns", column: columns });

@@ -157,10 +157,10 @@ export function make(main, id) {
 
   // The charts: each column for all policies that have it, a few columns of the run, and the columns that the user added.
   function groupsToDraw() {
-    const has = new Set(data.columns), found = [];
+    const has = new Set(data.columns), found = [], several = Object.keys(data.status?.policies ?? {}).length > 1;
     for (const [column, words] of COLUMNS) {
       const every = data.columns.filter((name) => name.endsWith(`/${column}`) && !/^(run|actor|game|population)\//.test(name)).sort(natural);
-      if (every.length) found.push([words, every.slice(0, FEW), (name) => name.slice(0, -column.length - 1)]);
+      if (every.length) found.push([words, every.slice(0, FEW), (name) => name.slice(0, -column.length - 1), { legend: several }]);
     }
     const speed = ["run/agent_steps_per_second", "run/turns_per_second"].filter((name) => has.has(name));
     if (speed.length) found.push(["Throughput, 1/s", speed.slice(0, 1), () => "agent-steps/s"]);
