@@ -45,6 +45,9 @@ NAME_ANOTHER = "; name another with --run.directory"
 RESULTS = 2**20  # reserved bytes for the summary and other results
 NEEDED = 8 * 2**20  # free bytes that a run needs to start: weights, metrics, plots
 
+EXPLOIT_TARGET, PSRO_RECORD = "target.safetensors", "psro.jsonl"
+"""Files that mark the directories of `remuda exploit` and `remuda psro`, with the runs inside."""
+
 CLONED = "remuda.imitate cloned these policies, and nothing was trained here; evaluate them"
 PROBED = 1.0
 """Seconds to retry a lock: processes hold it briefly to check whether the run is active."""

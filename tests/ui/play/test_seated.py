@@ -392,14 +392,15 @@ def test_a_run_that_is_called_as_a_scripted_policy_is_not_taken_for_it(
     assert "chase_and_flee has saved no policy yet" in capsys.readouterr().err
 
 
+REST = ("turns", "sampled", "live", "may_ask")  # of a request of a page
+
+
 def test_a_page_looks_for_no_run_where_a_policy_is_scripted(unlike, tmp_path, monkeypatch):
     """Red before: it played a run of that name, of whatever game."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tactician").symlink_to(unlike / "three")
     asked = {"run": str(unlike / "taken"), "seats": {"agent_0": "tactician"}, "seed": 0}
-    told = next(
-        iter(played_on_a_page(asked | dict.fromkeys(("turns", "sampled", "live", "may_ask"), 0)))
-    )
+    told = next(iter(played_on_a_page(asked | dict.fromkeys(REST, 0), lambda _: "")))
     assert told["seats"] == {"agent_0": "tactician", "agent_1": "tactician"}
     assert told["versions"] == {}
 

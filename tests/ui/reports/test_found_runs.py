@@ -52,6 +52,16 @@ def test_runs_are_found_and_what_is_damaged_is_named(tmp_path, capsys, monkeypat
     assert "there is no run in" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("mark", ["target.safetensors", "psro.jsonl"])
+def test_runs_of_exploiters_are_listed_only_in_their_own_directory(tmp_path, mark):
+    mine, exploit = a_run(tmp_path / "mine"), tmp_path / "exploits" / "rps"
+    exploiters = a_run(exploit / "agent_0")
+    assert find_runs(tmp_path) == [exploiters, mine]
+    (exploit / mark).touch()
+    assert find_runs(tmp_path) == [mine]
+    assert find_runs(exploit) == [exploiters]
+
+
 def test_a_terminal_of_80_columns_shows_paths_whole(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     a_run(tmp_path / "treasure_hunt-20261126-101655")

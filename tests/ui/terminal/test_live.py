@@ -162,11 +162,6 @@ def test_a_long_path_keeps_its_end() -> None:
     assert lines_of(LivePicture(goal), 80)[0].endswith("/treasure_hunt-7")
 
 
-def test_shares_above_the_whole_do_not_burst_the_bar() -> None:
-    record = replace(a_record(), shares={"env": 0.9, "infer": 0.4})
-    assert max(map(len, lines_of(a_picture(record), 80))) <= 80
-
-
 def test_an_interval_without_episodes_keeps_the_return() -> None:
     quiet = a_record(61.0, policy=replace(POLICY, mean_return=None))
     row = next(line for line in lines_of(a_picture(a_record(), quiet), 140) if "agent_0" in line)

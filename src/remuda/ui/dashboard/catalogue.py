@@ -30,6 +30,7 @@ FILES = (  # the files of a run that the dashboard reads
 )
 SIGNED = ("config.yaml", "status.json", "summary.json", "checkpoints")  # changed by a run
 MOST_POLICIES = 200  # a larger configuration is not validated, which would take too long
+ALGORITHM = "policy.algorithm"  # the setting that the table of runs always shows
 LONGEST = 200  # maximum characters shown of a setting's value
 
 
@@ -47,7 +48,7 @@ class CataloguedRun:
     group: str = ""  # equal for runs that differ only by their seed
 
     def row(self) -> dict[str, Any]:
-        policy = self.settings.get("policy.algorithm")
+        policy = self.settings.get(ALGORITHM)
         names = ("game", "turns", "best", "last", "state", "damaged")
         return {name: getattr(self.found, name) for name in names} | {
             "id": self.id,

@@ -22,7 +22,7 @@ from remuda.evaluation.results import WAYS, way_of
 from remuda.population.run_spec import return_of
 from remuda.runs.metrics import MemberRecord, Record
 from remuda.runs.result import MEASURED
-from remuda.runs.run_directory import RunDirectory
+from remuda.runs.run_directory import EXPLOIT_TARGET, PSRO_RECORD, RunDirectory
 from remuda.ui.terminal.numbers import NOTHING, number, with_error
 
 MEAN = "mean"  # the name of the mean over all policies
@@ -217,10 +217,15 @@ class FoundRun:
 
 
 def find_runs(base: Path, depth: int = DEPTH) -> list[Path]:
-    """Return the run directories in a directory, including itself, sorted by path."""
+    """Return the run directories in a directory, including itself, sorted by path.
+
+    The runs that `remuda exploit` and `remuda psro` train are left out, unless `base` is of them.
+    """
     if (base / "config.yaml").is_file() or any((base / name).exists() for name in TRACES):
         return [base]
-    if depth == 0:
+    if depth == 0 or (
+        depth < DEPTH and any((base / name).exists() for name in (EXPLOIT_TARGET, PSRO_RECORD))
+    ):
         return []
     try:
         inside = sorted(entry.path for entry in os.scandir(base) if entry.is_dir())

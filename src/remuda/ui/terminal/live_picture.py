@@ -120,9 +120,9 @@ class LivePicture:
             legend.append(percent(share).rjust(3))
         bar = Text.assemble(("actor ", "dim"))
         bar_width = max(width - bar.cell_len - legend.cell_len, 0)
-        scale, begin, total = max(sum(shares.values()), 1.0), 0, 0.0
+        begin, total = 0, 0.0
         for name, share in shares.items():
-            total += share / scale
+            total += share
             end = round(total * bar_width)
             bar.append("━" * (end - begin), SHARE_STYLES.get(name, "white"))
             begin = end
@@ -215,7 +215,7 @@ COLUMNS = (
     LiveColumn("ratio", 5, lambda _, p: number(p.replay_ratio), 5, group=Q_LEARNER),
     # On-policy, the replay ratio equals the number of epochs unless steps are lost.
     LiveColumn("ratio", 5, lambda _, p: number(p.replay_ratio), 9, group=ACTOR),
-    LiveColumn("epsilon", 7, lambda _, p: f"{p.epsilon:.2f}", 6, group=Q_LEARNER),
+    LiveColumn("epsilon", 7, lambda _, p: number(p.epsilon), 6, group=Q_LEARNER),
     LiveColumn("policy loss", 11, lambda c, _: number(c.mean("policy_loss")), 5, group=ACTOR),
     LiveColumn("value loss", 10, lambda c, _: number(c.mean("value_loss")), 6, group=ACTOR),
     LiveColumn("entropy", 7, lambda _, p: number(p.entropy), 7, group=ACTOR),
