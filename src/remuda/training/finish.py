@@ -124,7 +124,7 @@ def missing_words(run: RunDirectory, unsaved: Sequence[str]) -> str:
         with suppress(CheckpointError):
             turns = run.checkpoints.manifest(number).turns
             newest = f"Checkpoint {number} holds the run after {turns:,} turns"
-    return f"{'; '.join(unsaved)}. {newest}. Free some space, and {how_to_continue(run)}"
+    return f"{'; '.join(unsaved)}. {newest}. Free some space; {how_to_continue(run)}"
 
 
 def _measure(
