@@ -1,16 +1,18 @@
 """Several runs compared: their groups, curves, page and command."""
 
+import io
 import json
 
 import numpy as np
 import pytest
 from PIL import Image
+from rich.console import Console
 
 import remuda
 from refusals import refuses
 from remuda.config import by_leaf
 from remuda.ui.cli.main import run as command
-from remuda.ui.reports.comparison import MEAN, compare, page_of
+from remuda.ui.reports.comparison import MEAN, compare, page_of, print_comparison
 from remuda.ui.reports.learning_curves import POINTS, band_of, curve_of, draw_curves
 from remuda.ui.reports.run_groups import Score
 from ui.made_runs import a_run
@@ -277,3 +279,23 @@ def test_a_comparison_is_printed_as_a_short_table(six):
     ]
     assert len(lines) == 6
     assert "<td>agent_1</td>" in found._repr_html_()
+
+
+def test_an_earlier_comparison_is_kept(six, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "comparison").mkdir()
+    (tmp_path / "comparison/report.html").write_text("earlier")
+    assert command(["compare", "0.001-0"]) == 0
+    assert "wrote comparison-2/report.html" in capsys.readouterr().out
+    assert (tmp_path / "comparison/report.html").read_text() == "earlier"
+
+
+def test_long_names_and_large_returns_fit_a_terminal(tmp_path):
+    name = "an_agent_with_a_name_of_forty_characters"
+    runs = [a_run(tmp_path / str(seed), seed, level=1.5e30, names=(name, "b")) for seed in range(2)]
+    console = Console(width=80, file=io.StringIO(), color_system=None)
+    print_comparison(compare(runs), console)
+    shown = console.file.getvalue()
+    assert "…" not in shown
+    assert "1.5e+30 ± 0" in shown
+    assert shown.count(name[:12]) == 2

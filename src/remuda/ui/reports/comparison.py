@@ -80,9 +80,12 @@ def print_comparison(comparison: Comparison, console: Console | None = None) -> 
             (headings(comparison), rows_of(comparison, game)),
             (INTERVALS, interval_rows(comparison, game)),
         ):
-            table = table_of(*names, texts=2)
-            for row in rows:
+            table = table_of(*names, texts=2, wrapped=("95%",))
+            cells = list(rows)
+            for row in cells:
                 table.add_row(*map(Text, row))
+            for column, words in zip(table.columns[:2], zip(*cells, strict=True), strict=False):
+                column.min_width = min(max(map(len, words)), NARROWEST)
             if table.row_count:
                 console.print(table)
     console.print(f"[dim]{NOTE}[/]")
@@ -90,6 +93,7 @@ def print_comparison(comparison: Comparison, console: Console | None = None) -> 
         console.print(Text(note))
 
 
+NARROWEST = 12  # characters of a folded name
 NOTE = "mean over seeds ± standard error; IQM: interquartile mean; 95%: bootstrap interval"
 INTERVALS = ("runs", "policy", "mean", "95%", "IQM", "95%")
 

@@ -7,6 +7,7 @@ import secrets
 import socket
 import sys
 from collections.abc import Mapping
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,8 +40,9 @@ class CompareOptions(PrintOptions):
 
     runs: tuple[Path, ...] = Field(min_length=1)
     """Run directories, or directories of runs such as those of `--seeds`."""
-    out: Path = Path("comparison")
-    """The directory for the page and its picture."""
+    out: Path | None = None
+    """The directory for the page and its picture. None: `comparison`, or `comparison-2` and so on
+    if that exists."""
 
 
 class TournamentOptions(TournamentSettings, PrintOptions):
@@ -78,11 +80,17 @@ def compare(options: CompareOptions) -> int:
     from remuda.ui.reports.comparison import print_comparison
 
     found = comparison_of(options.runs)
-    page = found.report(options.out)
+    page = found.report(options.out or _new_directory("comparison"))
     options.show(found.as_summary, lambda: print_comparison(found))
     if options.format == "table":
         print(f"wrote {page}")
     return 0
+
+
+def _new_directory(name: str) -> Path:
+    """Return the first of `name`, `name-2`, `name-3` and so on that does not exist."""
+    names = chain([name], (f"{name}-{number}" for number in count(2)))
+    return next(path for path in map(Path, names) if not path.exists())
 
 
 def tournament(options: TournamentOptions) -> int:
