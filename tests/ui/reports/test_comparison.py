@@ -171,7 +171,9 @@ def test_a_single_run_or_directory_may_be_compared(six):
     [
         3,
         None,
-        {"a": "run"},
+        {"a": 3},
+        {"a": {"b": "run"}},
+        {3: "run"},
         [3],
         [],
     ],
@@ -277,3 +279,39 @@ def test_a_comparison_is_printed_as_a_short_table(six):
     ]
     assert len(lines) == 6
     assert "<td>agent_1</td>" in found._repr_html_()
+
+
+def test_a_mapping_names_the_groups(six):
+    runs = {"IPPO": sorted(six.glob("0.001-*")), "MAPPO": six / "0.01-0"}
+    found = compare(runs)
+    assert [(g.name, g.seeds) for g in found.groups] == [("IPPO", (0, 1, 2)), ("MAPPO", (0,))]
+    assert set(found.scores()["group"]) == {"IPPO", "MAPPO"}
+    assert "IPPO" in page_of(found)
+    assert str(found).splitlines()[2].startswith("IPPO ")
+    even = compare({"IPPO": six / "0.001-0", "MAPPO": six / "0.01-0"})
+    assert list(even.to_rliable()) == ["IPPO", "MAPPO"]
+    assert [*even.to_marl_eval()["remuda"]["treasure_hunt"]] == ["IPPO", "MAPPO"]
+
+
+def test_runs_of_one_name_that_differ_by_more_than_their_seed_stay_groups(six):
+    found = compare({"IPPO": six, "": []})
+    names = ["IPPO, learning_rate 0.001", "IPPO, learning_rate 0.01"]
+    assert [group.name for group in found.groups] == names
+    assert list(found.to_rliable()) == names
+
+
+def test_a_run_has_one_name(six):
+    assert len(compare({"a": [six / "0.01-0", six / "0.01-0"]}).groups) == 1
+    with refuses(remuda.UsageError):
+        compare({"a": six / "0.01-0", "b": six / "0.01-0"})
+    twins = compare({"a": six / "0.01-0", "b": six / "0.01-1"})
+    assert [group.name for group in twins.groups] == ["a", "b"]  # their settings are equal
+
+
+def test_the_command_names_groups(six, tmp_path, capsys):
+    (six / "0.01-2").rename(six / "rate=1")  # a path that exists is no name
+    runs = [f"IPPO={six}/0.001-0", f"IPPO={six}/0.001-1", f"{six}/rate=1"]
+    assert command(["compare", *runs, "--out", str(tmp_path / "page"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["groups"]
+    assert [group["name"] for group in found] == ["IPPO", "learning_rate 0.01"]
+    assert found[0]["seeds"] == [0, 1]

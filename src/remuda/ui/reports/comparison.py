@@ -32,21 +32,31 @@ def compare(runs: Result | Mapping[str, Any] | Path | str | Iterable[Any]) -> Co
 
     Args:
         runs: one run or several: directories, or the results of `train` or `load`. A directory
-            that is not a run means all runs in it.
+            that is not a run means all runs in it. A mapping names its groups:
+            `{"IPPO": "runs/ippo", "MAPPO": [run, run]}`; the settings name a group of empty name.
 
     Raises:
-        UsageError: there are no runs, or an argument is not a run.
+        UsageError: there are no runs, an argument is not a run, or a run has two names.
         RunDirectoryError: a directory is not a run, has not finished, or is damaged.
     """
-    paths: dict[Path, None] = {}
-    for path in _paths(runs):
-        found = [path] if (path / "config.yaml").is_file() else find_runs(path)
-        if not found:
-            raise RunDirectoryError(f"{path} is not a run directory and contains none")
-        paths |= {each.absolute(): None for each in found}
-    if not paths:
+    named = runs if isinstance(runs, Mapping) and _path_of(runs) is None else {"": runs}
+    names: dict[Path, str] = {}
+    for name, members in named.items():
+        if not isinstance(name, str):
+            raise UsageError(f"compare: the name of a group is text; this is {name!r}")
+        for path in _paths(members):
+            found = [path] if (path / "config.yaml").is_file() else find_runs(path)
+            if not found:
+                raise RunDirectoryError(f"{path} is not a run directory and contains none")
+            for each in found:
+                other = names.setdefault(each.absolute(), name)
+                if other != name:
+                    raise UsageError(
+                        f"compare: {each} is in two groups, {other!r} and {name!r}; name it once"
+                    )
+    if not names:
         raise UsageError("compare: name the runs")
-    return Comparison(tuple(groups_of([read_run(path) for path in paths])))
+    return Comparison(tuple(groups_of([(name, read_run(path)) for path, name in names.items()])))
 
 
 def _paths(runs: Any) -> Iterator[Path]:

@@ -72,9 +72,11 @@ class RunGroup:
     """Runs that differ only by their seed."""
 
     name: str
-    """The settings in which the group differs from the others."""
+    """The name that the user gave, or the settings in which the group differs from the others."""
     runs: tuple[RunSummary, ...]
     """Sorted by seed."""
+    label: str = ""
+    """The name that the user gave; several groups have it if their settings differ."""
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -137,15 +139,33 @@ class RunGroup:
         return Score.of(found)
 
 
-def groups_of(runs: Sequence[RunSummary]) -> Iterator[RunGroup]:
-    """Yield the groups of runs that differ only by their seed."""
-    groups: dict[str, tuple[Mapping[str, Any], list[RunSummary]]] = {}
-    for run in runs:
+def groups_of(runs: Sequence[tuple[str, RunSummary]]) -> Iterator[RunGroup]:
+    """Yield the groups of runs that differ only by their seed, from pairs of a label and a run."""
+    groups: dict[tuple[str, str], tuple[Mapping[str, Any], list[RunSummary]]] = {}
+    for label, run in runs:
         settings = settings_of(run)
-        groups.setdefault(repr(settings), (settings, []))[1].append(run)
-    names = group_names([settings for settings, _ in groups.values()])
-    for name, (_, members) in zip(names, groups.values(), strict=True):
-        yield RunGroup(name, tuple(sorted(members, key=lambda run: run.ending["seed"])))
+        groups.setdefault((label, repr(settings)), (settings, []))[1].append(run)
+    labels = [label for label, _ in groups]
+    names = labelled_names(labels, [settings for settings, _ in groups.values()])
+    for label, name, (_, members) in zip(labels, names, groups.values(), strict=True):
+        yield RunGroup(name, tuple(sorted(members, key=lambda run: run.ending["seed"])), label)
+
+
+def labelled_names(labels: Sequence[str], settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Name groups by their labels; groups of one label, or of none, also by their settings.
+
+    Groups of equal label and settings get equal names.
+    """
+    unique = {(label, repr(each)): each for label, each in zip(labels, settings, strict=True)}
+    names = {}
+    for label in dict.fromkeys(labels):
+        # A group without a label is compared with all groups.
+        members = {key: each for key, each in unique.items() if label in ("", key[0])}
+        alone = bool(label) and len(members) == 1
+        for key, name in zip(members, group_names([*members.values()]), strict=True):
+            if key[0] == label:
+                names[key] = label if alone else f"{label}, {name}" if label else name
+    return [names[label, repr(each)] for label, each in zip(labels, settings, strict=True)]
 
 
 def settings_of(run: RunSummary) -> dict[str, Any]:
