@@ -13,11 +13,9 @@ import numpy as np
 from remuda.analysis.aggregates import bootstrap_interval, interquartile_mean
 from remuda.config import by_leaf, load_config
 from remuda.errors import ConfigError, UsageError
+from remuda.ui.reports.group_names import compared, labelled_names
 from remuda.ui.reports.summary import MEAN, PolicySummary, RunSummary
 from remuda.ui.terminal.numbers import with_error
-
-ASIDE = {"seed", "trace", "run.directory", "run.live", "run.loggers"}  # may differ in a group
-NAMED = 3  # maximum number of settings in the name of a group
 
 
 @dataclass(frozen=True)
@@ -151,60 +149,10 @@ def groups_of(runs: Sequence[tuple[str, RunSummary]]) -> Iterator[RunGroup]:
         yield RunGroup(name, tuple(sorted(members, key=lambda run: run.ending["seed"])), label)
 
 
-def labelled_names(labels: Sequence[str], settings: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Name groups by their labels; groups of one label, or of none, also by their settings.
-
-    Groups of equal label and settings get equal names.
-    """
-    unique = {(label, repr(each)): each for label, each in zip(labels, settings, strict=True)}
-    names = {}
-    for label in dict.fromkeys(labels):
-        # A group without a label is compared with all groups.
-        members = {key: each for key, each in unique.items() if label in ("", key[0])}
-        alone = bool(label) and len(members) == 1
-        for key, name in zip(members, group_names([*members.values()]), strict=True):
-            if key[0] == label:
-                names[key] = label if alone else f"{label}, {name}" if label else name
-    return [names[label, repr(each)] for label, each in zip(labels, settings, strict=True)]
-
-
 def settings_of(run: RunSummary) -> dict[str, Any]:
     """Return a run's settings by key, without those that may differ in a group."""
     try:
         tree = load_config(run.config, known=run.files.read_entries()).resolved()
     except ConfigError:
         tree = run.config
-    return {key: value for key, value in by_leaf(tree).items() if key not in ASIDE}
-
-
-def group_names(groups: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Name groups by the settings in which they differ, or by the game if no setting differs."""
-    keys = dict.fromkeys(key for group in groups for key in group)
-    differing = [k for k in keys if len({repr(group.get(k)) for group in groups}) > 1]
-    if not differing:
-        return [str(group.get("game", "")) for group in groups]
-    endings = [key.rpartition(".")[2] for key in differing]
-    short = [
-        end if endings.count(end) == 1 else key for key, end in zip(differing, endings, strict=True)
-    ]
-    names = []
-    for group in groups:
-        settings = [
-            _setting(name, group[key])
-            for name, key in zip(short, differing, strict=True)
-            if key in group
-        ]
-        more = f" and {len(settings) - NAMED} more" if len(settings) > NAMED else ""
-        names.append(", ".join(settings[:NAMED]) + more)
-    numbered = (f"{name} ({1 + names[:i].count(name)})" for i, name in enumerate(names))
-    return [n if names.count(n) == 1 else other for n, other in zip(names, numbered, strict=True)]
-
-
-def _setting(name: str, value: Any) -> str:
-    if name == "game":
-        return str(value)
-    if isinstance(value, list):
-        value = " ".join(map(str, value)) or "none"
-    if isinstance(value, float):
-        value = f"{value:.12g}"  # 9 * 0.001 becomes 0.009
-    return f"{name} {value}"
+    return compared(by_leaf(tree))

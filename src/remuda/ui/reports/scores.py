@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from remuda.analysis.frame import Frame
 from remuda.errors import UsageError
-from remuda.ui.reports.run_groups import RunGroup, labelled_names, settings_of
+from remuda.ui.reports.group_names import labelled_names
+from remuda.ui.reports.run_groups import RunGroup, settings_of
 from remuda.ui.reports.summary import MEAN, RunSummary, returns
 
 Numbers = npt.NDArray[np.float64]
