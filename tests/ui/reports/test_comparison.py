@@ -4,13 +4,15 @@ import json
 
 import numpy as np
 import pytest
+from matplotlib.text import Text
 from PIL import Image
 
 import remuda
 from refusals import refuses
 from remuda.config import by_leaf
+from remuda.errors import RunDirectoryError
 from remuda.ui.cli.main import run as command
-from remuda.ui.reports.comparison import MEAN, compare, page_of
+from remuda.ui.reports.comparison import MEAN, compare, notes_on, page_of
 from remuda.ui.reports.group_names import compared
 from remuda.ui.reports.learning_curves import POINTS, band_of, curve_of, draw_curves
 from remuda.ui.reports.run_groups import Score
@@ -19,6 +21,10 @@ from ui.made_runs import a_run
 
 def curves_of(found):
     return draw_curves([(group.name, group.runs) for group in found.groups], found.policies)
+
+
+def text_of(figure):
+    return [text.get_text() for text in figure.findobj(Text)]
 
 
 @pytest.fixture
@@ -108,7 +114,9 @@ def test_a_curve_is_of_one_policy_or_of_the_mean_of_all(six):
 
 
 def test_the_picture_shows_groups_in_colours_of_their_own(six, tmp_path):
-    (tmp_path / "picture.png").write_bytes(curves_of(compare(sorted(six.glob("0*")))))
+    (tmp_path / "picture.png").write_bytes(
+        curves_of(compare(sorted(six.glob("0*")))).encoded("png")
+    )
     with Image.open(tmp_path / "picture.png") as image:
         assert image.width > 1000
         pixels = np.asarray(image.convert("RGB")).reshape(-1, 3)
@@ -120,7 +128,7 @@ def test_the_picture_shows_groups_in_colours_of_their_own(six, tmp_path):
 @pytest.mark.parametrize("lines", [0, 1, 2])
 def test_short_runs_can_be_compared(tmp_path, lines):
     runs = [a_run(tmp_path / str(seed), seed, lines=lines) for seed in range(2)]
-    assert curves_of(compare(runs))
+    assert curves_of(compare(runs)).encoded("png")
     assert "10.5 ± 0.50" in page_of(compare(runs))
 
 
@@ -136,7 +144,7 @@ def test_the_page_escapes_everything_that_comes_from_a_run(tmp_path):
     assert "<i>" not in html
     assert "<b>" not in html
     assert html.count("&lt;script&gt;") >= 4  # game, group, policy, how it ended
-    assert curves_of(compare([run, other]))
+    assert curves_of(compare([run, other])).encoded("png")
 
 
 def test_the_command_compares(six, tmp_path, monkeypatch, capsys):
@@ -278,7 +286,8 @@ def test_a_comparison_is_printed_as_a_short_table(six):
         "to",
         "12.0",
     ]
-    assert len(lines) == 6
+    assert len(lines) == 7
+    assert "fewer than 5 seeds" in lines[6]
     assert "<td>agent_1</td>" in found._repr_html_()
 
 
@@ -371,3 +380,41 @@ def test_episode_metrics_set_no_runs_apart_unless_evolution_selects_by_them(tmp_
     assert [len(group.runs) for group in compare(runs).groups] == [2]
     settings = {"population.evolution.fitness": "game/speed", "env.episode_metrics.speed": "mean"}
     assert compared(settings) == settings
+
+
+def test_a_report_of_a_picture_s_name_is_the_figure_alone(six, tmp_path, capsys):
+    """It was a directory of that name."""
+    begins = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}
+    for kind, begin in begins.items():
+        path = tmp_path / "paper" / f"figure.{kind}"
+        assert command(["compare", str(six), "--out", str(path)]) == 0
+        assert path.read_bytes().startswith(begin)
+        assert f"wrote {path}" in capsys.readouterr().out.replace("\n", "")
+    assert len([*(tmp_path / "paper").iterdir()]) == 3
+    assert compare(six).report(tmp_path / "page") == tmp_path / "page" / "report.html"
+    assert (tmp_path / "page" / "learning.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_a_picture_shows_one_game(tmp_path):
+    runs = [a_run(tmp_path / game, game=game) for game in ("tag", "treasure_hunt")]
+    with refuses(remuda.UsageError):
+        compare(runs).report(tmp_path / "figure.pdf")
+    (tmp_path / "made.pdf").mkdir()
+    with refuses(RunDirectoryError):
+        compare(runs[:1]).report(tmp_path / "made.pdf")
+
+
+def test_few_seeds_are_noted(six, tmp_path, capsys):
+    assert command(["compare", str(six), "--out", str(tmp_path / "page")]) == 0
+    assert "train at least 5" in " ".join(capsys.readouterr().out.split())
+    assert "train at least 5" in (tmp_path / "page" / "report.html").read_text()
+    one = compare(six / "0.001-0")  # it has no interval
+    five = compare([a_run(tmp_path / f"{seed}", seed) for seed in range(5)])
+    assert not any("seeds" in note for found in (one, five) for note in notes_on(found))
+
+
+def test_the_figure_says_what_its_band_is(six):
+    assert any("± 1 standard error" in text for text in text_of(curves_of(compare(six)).figure))
+    (one,) = compare(six / "0.001-0").groups
+    single = draw_curves([(one.name, one.runs)], ("agent_0",)).figure
+    assert not any("standard error" in text for text in text_of(single))

@@ -41,7 +41,8 @@ class CompareOptions(PrintOptions):
     """Run directories, or directories of runs such as those of `--seeds`. `NAME=RUN` names the
     group: `IPPO=runs/ippo MAPPO=runs/mappo`."""
     out: Path = Path("comparison")
-    """The directory for the page and its picture."""
+    """The directory for the page and its figure; a name that ends in .png, .pdf or .svg: the file
+    for the figure alone."""
 
 
 class TournamentOptions(TournamentSettings, PrintOptions):
