@@ -418,3 +418,42 @@ def test_the_figure_says_what_its_band_is(six):
     (one,) = compare(six / "0.001-0").groups
     single = draw_curves([(one.name, one.runs)], ("agent_0",)).figure
     assert not any("standard error" in text for text in text_of(single))
+
+
+def a_shared_run(path, seed):
+    """A run of one policy for two agents, whose returns rise to 11 and 16."""
+    run = a_run(path, seed, names=("shared",), population={"sharing": {"agent_*": "shared"}})
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    for line in lines:
+        earned = line["policies"]["shared"]["mean_return"]
+        line["episode_metrics"] = {"agent_0/return": earned + 1, "agent_1/return": earned + 6}
+    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    summary = json.loads((run / "summary.json").read_text())
+    evaluation = summary["evaluation"]
+    evaluation["policies"] = evaluation["agents"]
+    evaluation["agents"] = {
+        f"agent_{i}": {"mean": 11.0 + 5 * i + seed, "standard_error": 0.5} for i in range(2)
+    }
+    (run / "summary.json").write_text(json.dumps(summary))
+    return run
+
+
+def test_agents_of_shared_and_independent_runs_are_compared(tmp_path):
+    """Only the mean over the policies of each run was shown."""
+    shared = [a_shared_run(tmp_path / f"s{seed}", seed) for seed in range(2)]
+    own = [a_run(tmp_path / f"o{seed}", seed) for seed in range(2)]
+    found = compare({"shared": shared, "independent": own})
+    assert found.policies == ("agent_0", "agent_1")
+    assert not any("share no policy" in note for note in notes_on(found))
+    means = [[group.evaluated(name).mean for name in found.policies] for group in found.groups]
+    assert means == [[11.5, 16.5], [10.5, 15.5]]
+    trained = [group.in_training("agent_1").mean for group in found.groups]
+    assert trained == pytest.approx([trained[1] + 1, trained[1]])
+    assert found.groups[0].evaluated().mean == 10.5  # of the one policy, as before
+    (run, _), (other, _) = (group.runs for group in found.groups)
+    turns, values = curve_of(run, "agent_1")
+    assert values == pytest.approx(curve_of(other, "agent_1")[1] + 1, abs=0.5)
+    assert len(turns) == 40
+    assert found.to_rliable("agent_0")["shared"].tolist() == [[11.0], [12.0]]
+    assert curves_of(found).encoded("svg").count(b"agent_1") >= 1
+    assert compare(shared).policies == ("shared",)

@@ -138,11 +138,14 @@ class Comparison(Summarised):
 
     @cached_property
     def policies(self) -> tuple[str, ...]:
-        """The rows of each group: the policies that all groups have, or the mean over policies."""
-        first, *others = (group.policies for group in self.groups)
-        if not first or len(first) > FEW or any(set(first) != set(other) for other in others):
-            return (MEAN,)
-        return first
+        """The rows of each group: the policies that all groups have, or else the agents.
+
+        The mean over policies, if groups share neither, or if there are too many.
+        """
+        for names in ([g.policies for g in self.groups], [g.agents for g in self.groups]):
+            if names[0] and all(set(names[0]) == set(other) for other in names):
+                return names[0] if len(names[0]) <= FEW else (MEAN,)
+        return (MEAN,)
 
     @property
     def games(self) -> tuple[str, ...]:
@@ -289,6 +292,7 @@ def way_words(comparison: Comparison) -> str:
 def without_common(comparison: Comparison) -> list[str]:
     """Return a note if the runs share no policy, so that only means are shown."""
     shared = set.intersection(*(set(group.policies) for group in comparison.groups))
+    shared |= set(comparison.policies) - {MEAN}
     if shared or sum(len(group.runs) for group in comparison.groups) < 2:
         return []
     return [

@@ -97,8 +97,20 @@ class RunGroup:
         first, *others = ([policy.name for policy in run.policies] for run in self.runs)
         return tuple(name for name in first if all(name in other for other in others))
 
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """The agents whose returns all runs of the group have.
+
+        Runs without shared policies have them as returns of the policies.
+        """
+        first, *others = (run.agents or run.policies for run in self.runs)
+        others_have = [{each.name for each in other} for other in others]
+        return tuple(each.name for each in first if all(each.name in o for o in others_have))
+
     def evaluated(self, policy: str = MEAN) -> Score | None:
-        """Return a policy's mean return in the final evaluation; `mean`: over all policies.
+        """Return the mean return of a policy, or of an agent, in the final evaluation.
+
+        `mean`: the mean over all policies.
 
         Runs that were last evaluated in another way (greedy or sampled) than `way` do not count.
 
@@ -109,7 +121,9 @@ class RunGroup:
         return self._score(policy, lambda found: found.evaluated_return, runs)
 
     def in_training(self, policy: str = MEAN) -> Score | None:
-        """Return a policy's mean return in the last tenth of training; `mean`: over all policies.
+        """Return the mean return of a policy, or of an agent, in the last tenth of training.
+
+        `mean`: the mean over all policies.
 
         Raises:
             UsageError: no run of the group has such a policy.
@@ -123,14 +137,14 @@ class RunGroup:
         runs: Sequence[RunSummary],
     ) -> Score | None:
         known_names = dict.fromkeys(each.name for run in self.runs for each in run.policies)
-        if policy != MEAN and policy not in known_names:
+        if policy != MEAN and not any(run.named(policy) for run in self.runs):
             raise UsageError(
                 f"there is no policy {policy!r} in {self.name}; there are {', '.join(known_names)} "
                 f"and {MEAN!r}, the mean of all"
             )
         found = []
         for run in runs:
-            values = [value(each) for each in run.policies if policy in (MEAN, each.name)]
+            values = [value(each) for each in run.named(policy)]
             known = [each for each in values if each is not None]
             if known:
                 found.append(statistics.fmean(known))

@@ -172,7 +172,7 @@ def _curve(run: RunSummary, policy: str) -> tuple[npt.NDArray[np.float64], npt.N
 
 def _final(run: RunSummary, policy: str, function: str) -> float:
     """Return the mean return in the final evaluation."""
-    named = [each for each in run.policies if policy in (MEAN, each.name)]
+    named = run.named(policy)
     known = [each.evaluated_return for each in named if each.evaluated_return is not None]
     if run.way != run.way_configured:  # another kind of score than those of other runs
         known = []
