@@ -16,7 +16,7 @@ from remuda.config.algorithm_registry import BUILT_IN, Entries
 from remuda.errors import RemudaError
 from remuda.runs.run_directory import RunDirectory
 from remuda.ui.dashboard.curves import stamp_of
-from remuda.ui.reports.run_groups import ASIDE
+from remuda.ui.reports.group_names import compared
 from remuda.ui.reports.summary import FoundRun, find_runs, summarise
 
 log = logging.getLogger(__name__)
@@ -182,5 +182,5 @@ def _shown(value: Any) -> Any:
 
 
 def _group(settings: Mapping[str, Any]) -> str:
-    known = sorted((key, repr(value)) for key, value in settings.items() if key not in ASIDE)
+    known = sorted((key, repr(value)) for key, value in compared(settings).items())
     return hashlib.sha256(repr(known).encode()).hexdigest()[:12] if known else ""

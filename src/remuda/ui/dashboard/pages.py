@@ -21,7 +21,7 @@ from remuda.ui.dashboard.catalogue import ALGORITHM, Catalogue, CataloguedRun
 from remuda.ui.dashboard.curves import MEAN_RETURN, Curves, RunCurves, band, read_spans, thinned
 from remuda.ui.dashboard.population import PopulationPages
 from remuda.ui.dashboard.watching import READ_ONLY, Watches
-from remuda.ui.reports.run_groups import ASIDE, group_names
+from remuda.ui.reports.group_names import compared, group_names
 
 LOG_BYTES = 64 * 1024  # bytes shown from the end of a log
 MOST_COLUMNS = 40  # settings in the table of runs
@@ -101,7 +101,7 @@ class Pages:
             known = self.catalogue.find(name)
             curves = self._curves.of(self.catalogue.files(name).metrics)
             groups.setdefault(known.group or name, []).append((known, curves))
-        names = group_names([_compared(each[0][0]) for each in groups.values()])
+        names = group_names([compared(each[0][0].settings) for each in groups.values()])
         members = [member for each in groups.values() for member in each]
         columns = dict.fromkeys(name for _, curves in members for name in curves.names())
         return {
@@ -243,13 +243,9 @@ def _trace_of(known: CataloguedRun, files: RunDirectory, base: Path) -> Path | N
     return None
 
 
-def _compared(run: CataloguedRun) -> dict[str, Any]:
-    return {key: value for key, value in run.settings.items() if key not in ASIDE}
-
-
 def differences(runs: Sequence[CataloguedRun]) -> dict[str, list[Any]]:
     """Return the settings that differ between runs: by dotted key, a value for each run."""
-    keys = dict.fromkeys(key for run in runs for key in _compared(run))
+    keys = dict.fromkeys(key for run in runs for key in compared(run.settings))
     found = {key: [run.settings.get(key) for run in runs] for key in keys}
     return {key: values for key, values in found.items() if len(set(map(repr, values))) > 1}
 
@@ -258,7 +254,7 @@ def table_of(runs: Sequence[CataloguedRun]) -> dict[str, Any]:
     """Return a row for each run, and the settings that differ between runs of the same game."""
     values: dict[str, dict[str, set[str]]] = {}  # by key and game
     for run in {run.group: run for run in runs}.values():  # runs of a group differ by the seed
-        for key, value in _compared(run).items():
+        for key, value in compared(run.settings).items():
             values.setdefault(key, {}).setdefault(run.found.game, set()).add(repr(value))
     columns = [
         key

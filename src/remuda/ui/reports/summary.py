@@ -85,6 +85,28 @@ class RunSummary:
     damaged: int = 0  # lines of `metrics.jsonl` that could not be read
 
     @property
+    def agents(self) -> tuple[PolicySummary, ...]:
+        """The returns of agents that share policies; empty if the run did not record them."""
+        ending = return_of("")
+        return tuple(
+            PolicySummary(
+                metric.name.removesuffix(ending),
+                metric.evaluated,
+                metric.standard_error,
+                metric.training,
+            )
+            for metric in self.episode_metrics
+            if metric.name.endswith(ending)
+        )
+
+    def named(self, name: str) -> list[PolicySummary]:
+        """Return the policy of this name, or else the agent; all policies for `mean`."""
+        if name == MEAN:
+            return [*self.policies]
+        found = [each for each in self.policies if each.name == name]
+        return found or [each for each in self.agents if each.name == name]
+
+    @property
     def way(self) -> str:
         """How policies played in the evaluation: `greedy`, or `sampled` (with exploration)."""
         evaluation = self.ending.get("evaluation")
@@ -161,8 +183,16 @@ def _policies(
 
 
 def returns(records: Sequence[Record], policy: str) -> Iterator[tuple[int, float, int]]:
-    """Yield turns, mean return and number of episodes of each interval with finished episodes."""
-    return _intervals(records, policy, "mean_return", "episodes")
+    """Yield turns, mean return and number of episodes of each interval with finished episodes.
+
+    Without a policy of this name, yield the recorded returns of the agent, each with weight 1.
+    """
+    yield from _intervals(records, policy, "mean_return", "episodes")
+    if not any(policy in record.policies for record in records):
+        for record in records:
+            value = record.episode_metrics.get(return_of(policy))
+            if value is not None:
+                yield record.turns, value, 1
 
 
 def _intervals(

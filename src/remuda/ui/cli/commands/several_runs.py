@@ -38,11 +38,12 @@ class CompareOptions(PrintOptions):
 
     NEEDED = needs("runs", "name the runs to compare, as in `remuda compare RUN RUN`")
 
-    runs: tuple[Path, ...] = Field(min_length=1)
-    """Run directories, or directories of runs such as those of `--seeds`."""
+    runs: tuple[str, ...] = Field(min_length=1)
+    """Run directories, or directories of runs such as those of `--seeds`. `NAME=RUN` names the
+    group: `IPPO=runs/ippo MAPPO=runs/mappo`."""
     out: Path | None = None
-    """The directory for the page and its picture. None: `comparison`, or `comparison-2` and so on
-    if that exists."""
+    """The directory for the page and its figure; a name that ends in .png, .pdf or .svg: the file
+    for the figure alone. None: `comparison`, or `comparison-2` and so on if that exists."""
 
 
 class TournamentOptions(TournamentSettings, PrintOptions):
@@ -79,7 +80,12 @@ def compare(options: CompareOptions) -> int:
     from remuda.ui.reports.comparison import compare as comparison_of
     from remuda.ui.reports.comparison import print_comparison
 
-    found = comparison_of(options.runs)
+    named: dict[str, list[str]] = {}
+    for run in options.runs:
+        name, equals, path = run.partition("=")
+        has_name = equals and name and not Path(run).exists()  # a path may contain `=`
+        named.setdefault(name if has_name else "", []).append(path if has_name else run)
+    found = comparison_of(named)
     page = found.report(options.out or _new_directory("comparison"))
     options.show(found.as_summary, lambda: print_comparison(found))
     if options.format == "table":
