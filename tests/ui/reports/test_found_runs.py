@@ -12,6 +12,7 @@ import remuda
 from refusals import refuses
 from remuda.config import load_config
 from remuda.system.loading import PYTHON, file_name
+from remuda.system.trust import ALLOW
 from remuda.ui.cli.main import run as command
 from remuda.ui.cli.resuming import find_unfinished
 from remuda.ui.reports.summary import find_runs, list_runs, summarise
@@ -90,7 +91,7 @@ class Evil:
         return (self.marker.write_text, ("was run",))
 
 
-def test_nothing_that_a_listed_run_names_is_run(tmp_path, capsys):
+def test_nothing_that_a_listed_run_names_is_run(tmp_path, monkeypatch, capsys):
     """The pickle of an algorithm was read, and did whatever it held."""
     path, marker = a_run(tmp_path / "runs" / "theirs"), tmp_path / "marker"
     code = pickle.dumps((PYTHON, pickle.dumps(Evil(marker))))
@@ -103,7 +104,11 @@ def test_nothing_that_a_listed_run_names_is_run(tmp_path, capsys):
     (found,) = json.loads(capsys.readouterr().out)
     assert (found["game"], found["turns"], found["damaged"]) == ("treasure_hunt", 40000, "")
     assert not marker.exists()
-    with pytest.raises(remuda.RemudaError):  # a run that is opened is another thing
+    with pytest.raises(remuda.UsageError, match=ALLOW):
+        remuda.load(path)
+    assert not marker.exists()
+    monkeypatch.setenv(ALLOW, "1")
+    with pytest.raises(remuda.RemudaError):
         remuda.load(path)
     assert marker.read_text() == "was run"
 
