@@ -104,7 +104,7 @@ def test_nothing_that_a_listed_run_names_is_run(tmp_path, monkeypatch, capsys):
     (found,) = json.loads(capsys.readouterr().out)
     assert (found["game"], found["turns"], found["damaged"]) == ("treasure_hunt", 40000, "")
     assert not marker.exists()
-    with pytest.raises(remuda.UsageError, match=ALLOW):
+    with pytest.raises(remuda.RemudaError, match=ALLOW):
         remuda.load(path)
     assert not marker.exists()
     monkeypatch.setenv(ALLOW, "1")
