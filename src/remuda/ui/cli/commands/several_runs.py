@@ -38,7 +38,7 @@ class CompareOptions(PrintOptions):
 
     NEEDED = needs("runs", "name the runs to compare, as in `remuda compare RUN RUN`")
 
-    runs: tuple[str, ...] = Field(min_length=1)
+    runs: tuple[Path, ...] = Field(min_length=1)
     """Run directories, or directories of runs such as those of `--seeds`. `NAME=RUN` names the
     group: `IPPO=runs/ippo MAPPO=runs/mappo`."""
     out: Path | None = None
@@ -81,10 +81,12 @@ def compare(options: CompareOptions) -> int:
     from remuda.ui.reports.comparison import print_comparison
 
     named: dict[str, list[str]] = {}
-    for run in options.runs:
+    for run in map(str, options.runs):
         name, equals, path = run.partition("=")
         has_name = equals and name and not Path(run).exists()  # a path may contain `=`
-        named.setdefault(name if has_name else "", []).append(path if has_name else run)
+        named.setdefault(name if has_name else "", []).append(
+            os.path.expanduser(path) if has_name else run
+        )
     found = comparison_of(named)
     page = found.report(options.out or _new_directory("comparison"))
     options.show(found.as_summary, lambda: print_comparison(found))
