@@ -40,7 +40,7 @@ TERMS = {
     "population based training": "evolution evolve",
     "PBT": "evolution evolve",
     "cross-play": "analysis api",
-    "Elo": "analysis",
+    "Elo": "analysis populations",
     "social dilemma": "games",
     "curriculum": "curriculum",
     "trajectory": "api",

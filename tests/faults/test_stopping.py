@@ -213,7 +213,7 @@ def test_a_run_is_not_run_twice_at_once(tmp_path, capsys):
         shown = capsys.readouterr().out
         assert run(["status", str(directory), "--json"]) == 0
         status = json.loads(capsys.readouterr().out)
-    for word in ("running", "learner-agent_0", "agent_1", "heartbeat", "slot"):
+    for word in ("running", "learner-agent_0", "agent_1", "heartbeat", "updates"):
         assert word in shown
     assert status["running"]
     assert [role["name"] for role in status["roles"]] == [
