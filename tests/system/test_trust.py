@@ -107,6 +107,7 @@ def test_status_needs_no_code(made, monkeypatch, capsys):
 
 def test_directories_of_others_are_not_searched(tmp_path, monkeypatch):
     (tmp_path / "theirs").mkdir()
+    monkeypatch.setattr(sys, "path", [*sys.path])
     (tmp_path / "theirs" / "a_game_of_theirs.py").write_text("raise SystemExit('it ran')")
     paths = {"directories": [str(tmp_path / "theirs")], "modules": {}}
     (tmp_path / loading.PATHS).write_text(json.dumps(paths))
@@ -114,6 +115,11 @@ def test_directories_of_others_are_not_searched(tmp_path, monkeypatch):
         monkeypatch.setattr(loading, name, {})
     loading.read_beside(tmp_path / "config.yaml", {"game": "a_game_of_theirs:Game"})
     with refuses(UsageError, trust.ALLOW):
+        loading.import_module("a_game_of_theirs")
+    # A run of the user's own that lists the same directory makes it theirs.
+    trust.sign({tmp_path / loading.PATHS: (tmp_path / loading.PATHS).read_bytes()})
+    loading.read_beside(tmp_path / "config.yaml", {"game": "a_game_of_theirs:Game"})
+    with pytest.raises(SystemExit):
         loading.import_module("a_game_of_theirs")
 
 

@@ -310,10 +310,11 @@ def read_beside(config: Path, tree: object) -> None:
         data = read_file(path, LARGEST)
         paths = checked(json.loads(data), kinds)
         directories = dict.fromkeys(map(str, paths["directories"]))
-        if not is_own(path, data):
-            _foreign_directories.update(
-                dict.fromkeys((each for each in directories if each not in _directories), path)
-            )
+        for directory in directories:
+            if is_own(path, data):
+                _foreign_directories.pop(directory, None)
+            elif directory not in _directories:
+                _foreign_directories[directory] = path
         _directories.update(directories)
         _files.update({str(name): str(path) for name, path in paths["modules"].items()})
 
