@@ -93,7 +93,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/stacks.py one_copy
 	$(BIN)/python benchmarks/stacks.py floor
 
-# The documentation as a site, in site/; a dead link is an error.
+# The documentation as a site, in site/, with the generated reference; a dead link is an error.
 site: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 

@@ -1,21 +1,23 @@
 """Put what benchmarks recorded into the documentation: `python benchmarks/figures.py [--check]`.
 
-A page has a figure between two marks, in one of two forms:
+A page has figures between two marks. NAME is that of a file in benchmarks/figures:
 
-    <!-- figures: stacks.policies -->
-    ... the table of benchmarks/figures/stacks.policies.json, its bars, and how it was measured
-    <!-- /figures -->
+    <!-- figures: NAME -->                     the table, its bars, and how it was measured
+    <!-- figures: NAME | ROW | COL; COL -->    these columns, of all rows that match
+    <!-- figures: NAME | ROW | COL -->         one cell, of the first row that matches
+    <!-- figures: NAME | missed -->            how many of its bars are missed: `2 of 90`
 
     over <!-- figures: stacks.policies | 8 | trained/s -->388,000<!-- /figures --> steps a second
 
-The second is one cell: of the row whose first cell is `8`, the column `trained/s`. `a; 8` names the
-row whose first two cells are `a` and `8`. This program writes the text between the marks, and a
-test fails where the text differs from the files.
+ROW is the text of a row's first cell, or of its first cells: `a; 8`. A `*` matches any text. NAME
+is `*` for the missed bars of all files. This program writes the text between the marks, and a test
+fails where the text differs from the files. `make site` shows all files on one page (`all_of`).
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 import re
 from pathlib import Path
@@ -36,28 +38,73 @@ def rendered(page: str, folder: Path = FIGURES) -> str:
     return BLOCK.sub(lambda found: found[1] + _between(found[2], folder) + found[3], page)
 
 
-def names(page: str) -> set[str]:
-    """The files that a page has figures of."""
-    return {found[2].split("|")[0].strip() for found in BLOCK.finditer(page)}
+def all_of(folder: Path = FIGURES) -> str:
+    """Return the page with everything recorded: missed bars first, then a section for each file."""
+    records = _records(folder)
+    missed = [
+        [f"[{name}](#{name})", bar["what"], text(bar["figure"]), bar["held_to"]]
+        for name, record in records.items()
+        for bar in record["figures"]["bars"]
+        if not bar["met"]
+    ]
+    parts = [
+        "---\nsearch: {exclude: true}\n---\n\n# Measured figures",
+        "All that benchmarks recorded in `benchmarks/figures/`: tables, bars, commands, dates, "
+        "commits and machines. A bar is a limit that a figure is held to. "
+        f"Missed bars: {_missed(records)}.",
+        _table(["file", "bar", "figure", "held to"], missed),
+    ]
+    for name, record in records.items():
+        parts += [f"## {name} {{#{name}}}", _about(record), _block(record)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _records(folder: Path, name: str = "*") -> dict[str, Any]:
+    """Read the files with this name, in which `*` matches any text."""
+    found = {p.stem: json.loads(p.read_text()) for p in sorted(folder.glob(f"{name}.json"))}
+    if not found:
+        raise FiguresError(
+            f"figures of {name}: there is no {name}.json; run its benchmark with --record"
+        )
+    return found
+
+
+def _about(record: dict[str, Any]) -> str:
+    """The first line of the program that recorded it."""
+    program = ROOT / record["command"].split()[1]
+    return (ast.get_docstring(ast.parse(program.read_text())) or "").split("\n")[0]
 
 
 def _between(mark: str, folder: Path) -> str:
     name, *where = (part.strip() for part in mark.split("|"))
-    try:
-        record = json.loads((folder / f"{name}.json").read_text())
-    except FileNotFoundError:
-        raise FiguresError(
-            f"figures of {name}: there is no {name}.json; run its benchmark with --record"
-        ) from None
+    records = _records(folder, name)
+    if where == ["missed"]:
+        return _missed(records)
+    record = records[name]
     if not where:
         return f"\n{_block(record)}\n"
     row, column = where
-    wanted = [part.strip() for part in row.split(";")]
-    for cells in record["figures"]["rows"]:
-        first = [text(cell) for cell in list(cells.values())[: len(wanted)]]
-        if first == wanted and column in cells:
-            return text(cells[column])
-    raise FiguresError(f"figures of {name}: there is no {column} of {row} among them")
+    wanted = [column.strip() for column in column.split(";")]
+    rows = [cells for cells in record["figures"]["rows"] if _matches(row, list(cells.values()))]
+    if len(wanted) == 1:
+        rows = [cells for cells in rows if column in cells]
+    if not rows or not set(wanted) <= set(columns(rows)):
+        raise FiguresError(f"figures of {name}: there is no {column} of {row} among them")
+    if len(wanted) == 1:
+        return text(rows[0][column])
+    return f"\n{_table(wanted, [[cells.get(c) for c in wanted] for cells in rows])}\n"
+
+
+def _matches(row: str, cells: list[Cell]) -> bool:
+    """Whether the first cells have the text of a mark's ROW."""
+    patterns = [re.escape(part.strip()).replace(r"\*", ".*") for part in row.split(";")]
+    pairs = zip(patterns, cells, strict=False)
+    return len(cells) >= len(patterns) and all(re.fullmatch(p, text(c)) for p, c in pairs)
+
+
+def _missed(records: dict[str, Any]) -> str:
+    bars = [bar for record in records.values() for bar in record["figures"]["bars"]]
+    return f"{sum(not bar['met'] for bar in bars)} of {len(bars)}"
 
 
 def _block(record: dict[str, Any]) -> str:
@@ -97,11 +144,9 @@ def main() -> None:
         "--check", action="store_true", help="change nothing; fail where they differ"
     )
     options = parser.parse_args()
-    shown: set[str] = set()
     stale = []
     for path in PAGES:
         page = path.read_text()
-        shown |= names(page)
         try:
             new = rendered(page)
         except FiguresError as error:
@@ -112,9 +157,6 @@ def main() -> None:
                 path.write_text(new)
     if stale:
         print(("differ from the files: " if options.check else "written: ") + ", ".join(stale))
-    unseen = sorted({path.stem for path in FIGURES.glob("*.json")} - shown)
-    if unseen:
-        print(f"recorded, and on no page: {', '.join(unseen)}")
     if stale and options.check:
         raise SystemExit(1)
 

@@ -41,7 +41,7 @@ class PathOfTraining:
 
     Attributes:
         algorithm: of ours.
-        peer: the peer's algorithm.
+        peer: the peer's algorithm; `central_ppo` is PPO with a critic of all agents' observations.
         seen: observations: flat, grid or screen.
         does: actions: discrete, masked, several or continuous.
         hidden: units of the hidden layers.
@@ -71,7 +71,12 @@ class PathOfTraining:
     @property
     def activation(self) -> str:
         """The activation after a layer."""
-        return "relu" if self.convolutions or self.algorithm != "ppo" else "tanh"
+        return "relu" if self.convolutions or not self.takes_rollouts else "tanh"
+
+    @property
+    def takes_rollouts(self) -> bool:
+        """Return whether ours is PPO, with or without a centralised critic."""
+        return self.algorithm in ("ppo", "mappo")
 
     def tree(self, policies: int, dealt: bool = False) -> dict[str, Any]:
         """The configuration of a run of so many policies."""
@@ -81,20 +86,22 @@ class PathOfTraining:
         if self.convolutions:
             network["convolutions"] = [list(layer) for layer in self.convolutions]
             network["layout"] = "chw"
-        network["shared"] = not self.towers if self.algorithm == "ppo" else None
+        network["shared"] = not self.towers if self.takes_rollouts else None
         if self.recurrent:
             network["recurrent"] = self.recurrent
         policy: dict[str, Any] = {"algorithm": self.algorithm, "network": network}
-        if self.algorithm == "ppo":
+        if self.algorithm == "mappo":
+            policy["value"] = {"input": "joint"}
+        if self.takes_rollouts:
             policy["ppo"] = {"rollout_length": 128, "epochs": EPOCHS, "minibatches": 4}
         else:  # as the peer's: neither double nor dueling, one step ahead, a sample a step
-            network["dueling"] = False
+            if self.algorithm != "sac":
+                network["dueling"], policy[self.algorithm] = False, {"double": False}
             policy |= {
                 "ppo": {"minibatches": None},  # not what `stacks` sets
                 "n_frames": 1,
                 "n_steps": 1,
                 "batch_size": BATCH,
-                self.algorithm: {"double": False},
                 "experience": {
                     "replay_ratio": 1.0,
                     "capacity": 50_000,
@@ -141,7 +148,10 @@ class PathOfTraining:
         of observations: written once, and read once a pass.
         """
         first, rest = self._products()
-        if self.algorithm == "ppo":
+        if self.algorithm == "sac":  # two critics and their targets; the actor also learns
+            operations = 2 * 2 * (first + rest) * 3 + 2 * 6 * (first + 2 * rest)
+            passes = 3
+        elif self.takes_rollouts:
             operations = 2 * (first + rest) * (2 + EPOCHS) + 2 * EPOCHS * (first + 2 * rest)
             passes = 2 + EPOCHS
         else:
@@ -194,6 +204,7 @@ PATHS: dict[str, PathOfTraining] = {
     ),
     "GRU 64": PathOfTraining(recurrent=64, peer="recurrent_ppo"),
     "own module, 64x64": PathOfTraining(own=True),
+    "MAPPO 64x64": PathOfTraining(algorithm="mappo", peer="central_ppo", towers=True),
     "DQN 64x64, 1 copy": PathOfTraining(**Q, copies=1, most=64),
     "DQN 64x64, 64 copies": PathOfTraining(**Q, most=64),
     "DQN 250x250, 1 copy": PathOfTraining(**Q, hidden=(250, 250), copies=1, most=64),
@@ -204,6 +215,9 @@ PATHS: dict[str, PathOfTraining] = {
         **QUANTILES, hidden=(250, 250), copies=1, most=64, slow=3.0
     ),
     "IQN 250x250, 64 copies": PathOfTraining(**QUANTILES, hidden=(250, 250), most=64, slow=3.0),
+    "SAC 64x64, 64 copies": PathOfTraining(
+        algorithm="sac", peer="sac", does="continuous", most=64, slow=2.0
+    ),
 }
 LEAST = {1: 1.2, 8: 1.5}
 """How many times as fast as its best peer each path is to be, by the number of policies."""
@@ -267,7 +281,7 @@ def trained(path: PathOfTraining, policies: int, seconds: float, dealt: bool = F
 
 def rate_of(path: PathOfTraining, watch: Watch) -> float:
     """The training speed in agent-steps a second; of Q-learners, samples."""
-    return watch.rates()[1] if path.algorithm == "ppo" else BATCH * watch.updates()
+    return watch.rates()[1] if path.takes_rollouts else BATCH * watch.updates()
 
 
 def measured(

@@ -48,32 +48,41 @@ class Corridor(gymnasium.Env):
 class Grow(remuda.Callback):
     """Double the corridor once nine of ten episodes reach its end; stop at the goal."""
 
+    enough = 200  # episodes; the first to end are the short ones
+
     def __init__(self, goal):
         self.goal = goal
+        self.lengths, self.episodes, self.reached = [], 0, 0.0
 
-    def on_metrics(self, run, row):
-        """Judge by the mean return since the last line of metrics."""
+    def on_episodes(self, run, episodes):
+        """Judge by the mean return of enough episodes."""
+        ended = episodes["agent_0"]
+        self.episodes += ended.episodes
+        self.reached += ended.episodes * ended.mean_return
+        if self.episodes < self.enough:
+            return
+        share, self.episodes, self.reached = self.reached / self.episodes, 0, 0.0
         length = run.env_options().get("length", 2)
-        if not row["agent_0/mean_return"] > 0.9:  # false for NaN, too: no episode ended
+        if share < 0.9:
             return
         if length == self.goal:
             run.stop(f"it reaches the end of a corridor of {length}")
         else:
-            run.set_env_option("length", min(2 * length, self.goal))
+            self.lengths.append(min(2 * length, self.goal))
+            run.set_env_option("length", self.lengths[-1])
 
 
 def main() -> None:
     """Train until the corridor has grown to its goal, and evaluate there."""
-    goal = int(sys.argv[1]) if len(sys.argv) > 1 else 32
+    grow = Grow(int(sys.argv[1]) if len(sys.argv) > 1 else 32)
     result = remuda.train(
         Corridor,
         policy={"algorithm": "ppo", "learning_rate": 1e-3, "ppo": {"entropy_cost": 0.02}},
         env={"num_envs": 16},
         run={"seconds": 300, "log_every": 0.5, "evaluate_episodes": 16},
-        callbacks=[Grow(goal)],
+        callbacks=[grow],
     )
-    lengths = remuda.load(result).metrics()["env_options/length"]
-    print("lengths:", *(f"{each:g}" for each in np.unique(lengths[np.isfinite(lengths)])))
+    print("lengths:", *grow.lengths)
     print(f"the greedy policy reaches the end in {result.evaluation.mean(0):.0%} of episodes")
 
 

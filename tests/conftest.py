@@ -22,6 +22,7 @@ import places
 import refusals
 
 os.environ[places.MARK] = places.MINE  # before the first child
+os.environ.setdefault("XDG_STATE_HOME", tempfile.mkdtemp(prefix="remuda-tests-"))  # of a key
 
 
 hypothesis.settings.register_profile("same", derandomize=True, print_blob=True)

@@ -1,10 +1,12 @@
 """Stable-Baselines3 at its best on one path: one network for all, every agent a row of one batch.
 
-Arguments: seconds, and JSON: `algorithm` (ppo, masked_ppo, recurrent_ppo, dqn, qr_dqn), `seen`,
-`does`, `copies`, `agents`, `hidden`, `convolutions`, `activation`, `towers`, `recurrent` and
-`threads`. Prints the trained agent-steps a second. Equal to Remuda's: sizes of networks,
+Arguments: seconds, and JSON: `algorithm` (ppo, masked_ppo, recurrent_ppo, central_ppo, dqn,
+qr_dqn, sac), `seen`, `does`, `copies`, `agents`, `hidden`, `convolutions`, `activation`, `towers`,
+`recurrent` and `threads`. Prints the trained agent-steps a second. Equal to Remuda's: sizes of
+networks,
 rollouts of 128 turns, 4 epochs of 4 minibatches (larger with more agents, which is faster); of
-Q-learners one sample a step, batches of 64 for each agent.
+Q-learners and SAC one sample a step, batches of 64 for each agent. `central_ppo` has two towers,
+the value's with the observations of all agents of a copy.
 """
 
 import json
@@ -14,9 +16,11 @@ import time
 
 import numpy as np
 import torch
+from gymnasium.spaces import Box, Dict
 from pools import Pool, done_of, seen_of
-from stable_baselines3 import DQN, PPO
+from stable_baselines3 import DQN, PPO, SAC
 from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.policies import MultiInputActorCriticPolicy
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.vec_env import VecEnv
 
@@ -30,11 +34,24 @@ class Rows(VecEnv):
     def __init__(self, asked):
         rows = asked["copies"] * asked["agents"]
         self.pool = Pool(asked["seen"], rows, asked["copies"])
-        super().__init__(rows, seen_of(asked["seen"]), done_of(asked["does"]))
+        self.agents = asked["agents"] if asked["algorithm"] == "central_ppo" else 0
+        seen = seen_of(asked["seen"])
+        if self.agents:
+            joint = Box(0.0, 1.0, (self.agents * seen.shape[0],), seen.dtype)
+            seen = Dict({"own": seen, "joint": joint})
+        super().__init__(rows, seen, done_of(asked["does"]))
         self.infos = [{} for _ in range(rows)]
 
     def reset(self):
-        return self.pool.observe()
+        return self.observe()
+
+    def observe(self):
+        own = self.pool.observe()
+        if not self.agents:
+            return own
+        copies = own.reshape(self.agents, -1, own.shape[1]).swapaxes(0, 1)
+        joint = copies.reshape(len(copies), -1)
+        return {"own": own, "joint": np.tile(joint, (self.agents, 1))}
 
     def step_async(self, actions): ...
 
@@ -44,7 +61,7 @@ class Rows(VecEnv):
         infos = self.infos
         if ends.any():  # replay buffers look for the last observation of an episode
             infos = [{"terminal_observation": before[i]} if e else {} for i, e in enumerate(ends)]
-        return self.pool.observe(), rewards, ends, infos
+        return self.observe(), rewards, ends, infos
 
     def close(self): ...
 
@@ -86,6 +103,40 @@ class Trunk(BaseFeaturesExtractor):
         return self.net(seen)
 
 
+class Part(BaseFeaturesExtractor):
+    """One of the parts of an observation, as it is."""
+
+    parts = ("own", "joint")
+
+    def __init__(self, space):
+        self.part = self.parts[0]
+        super().__init__(space, space[self.part].shape[0])
+
+    def forward(self, seen):
+        return seen[self.part]
+
+
+class Joint(Part):
+    """The observations of all agents."""
+
+    parts = ("joint",)
+
+
+class CentralPolicy(MultiInputActorCriticPolicy):
+    """The value network gets what all agents observe."""
+
+    def make_features_extractor(self):
+        made = getattr(self, "made", 0)
+        self.made = made + 1  # SB3 makes the policy's first, then the value's
+        return (Joint if made else Part)(self.observation_space)
+
+    def _build_mlp_extractor(self):
+        super()._build_mlp_extractor()
+        wide = self.vf_features_extractor.features_dim
+        first = self.mlp_extractor.value_net[0]
+        self.mlp_extractor.value_net[0] = torch.nn.Linear(wide, first.out_features)
+
+
 class Clock(BaseCallback):
     """Counts from the second rollout, or once Q-learners have begun, to the end of the time."""
 
@@ -118,16 +169,18 @@ def model_of(asked):
         },
     }
     own = {"net_arch": hidden, "activation_fn": ACTIVATIONS[activation]}
-    if algorithm in ("dqn", "qr_dqn"):
+    if algorithm in ("dqn", "qr_dqn", "sac"):
         kwargs = {
             "buffer_size": 50_000 * agents,
             "learning_starts": 2_000 * agents,
             "batch_size": 64 * agents,
             "train_freq": max(64 // asked["copies"], 1),
             "gradient_steps": max(asked["copies"] // 64, 1),
-            "target_update_interval": 200 * 64,
             "device": "cpu",
         }
+        if algorithm == "sac":
+            return SAC("MlpPolicy", env, policy_kwargs=own, **kwargs), kwargs["learning_starts"]
+        kwargs["target_update_interval"] = 200 * 64
         if algorithm == "dqn":
             return DQN("MlpPolicy", env, policy_kwargs=own, **kwargs), kwargs["learning_starts"]
         from sb3_contrib import QRDQN
@@ -140,6 +193,9 @@ def model_of(asked):
         "n_epochs": 4,
         "device": "cpu",
     }
+    if algorithm == "central_ppo":
+        own["share_features_extractor"] = False
+        return PPO(CentralPolicy, env, policy_kwargs=own, **kwargs), 0
     policy = own if asked["towers"] else trunk | {"net_arch": []}
     if algorithm == "masked_ppo":
         from sb3_contrib import MaskablePPO

@@ -1,7 +1,11 @@
 """The program `remuda`, also as `python -m remuda`."""
 
+import signal
 import sys
 from contextlib import suppress
+
+if __name__ == "__main__":  # until `end_at_once`, Ctrl-C must not show a traceback
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 from remuda.system import output
 from remuda.ui.cli.program import end_at_once, open_standard_streams

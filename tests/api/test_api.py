@@ -14,6 +14,7 @@ from refusals import refuses
 from remuda.config import overlay
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import load_snapshots
+from remuda.ui.cli.main import run as command
 from remuda.ui.terminal.live import PlainView
 from support import Tape
 
@@ -476,10 +477,37 @@ def always_two(env, agent, observations, random):
     return np.full(len(observations), 2)
 
 
+@pytest.mark.parametrize(
+    ("env", "words"),
+    [
+        ({"options": {"num_agents": 3}}, ["env.options.num_agents", "agent_0, agent_1, agent_2"]),
+        ({"options": {"lenghts": [7]}}, ["env.options.lenghts", "lengths"]),
+        ({"lengths": [7]}, ["env.lengths", "options"]),
+        ({"options": 3}, ["env.options"]),
+    ],
+)
+def test_options_that_policies_cannot_play_are_refused(run, env, words):
+    with refuses(remuda.RemudaError, *words):
+        run.evaluate(episodes=2, env=env)
+
+
 def test_functions_may_play_without_having_learned(run, tmp_path):
     twos = run.evaluate(episodes=4, scripted={"agent_1": always_two})
     assert twos.returns[:, 1].tolist() == [2.0 * 3] * 4  # one copy, as in training: of 3 turns
+    longer = {"options": {"lengths": [7]}}
+    twos = run.evaluate(episodes=4, scripted={"agent_1": always_two}, env=longer)
+    assert twos.returns[:, 1].tolist() == [2.0 * 7] * 4
+    assert run.config.env.options == {}
 
+
+def test_the_command_evaluates_with_other_options(run, capsys):
+    policy = f"{__name__}:always_two"
+    words = ["--episodes", "2", "--scripted.agent_1", policy, "--env.options.lengths", "[7]"]
+    assert command(["evaluate", str(run.path), *words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["agents"]["agent_1"]["mean"] == 14.0
+
+
+def test_scripted_functions_may_play_in_training(tmp_path):
     def always_three(env, agent, observations, random):
         return np.full(len(observations), 3)
 

@@ -90,6 +90,31 @@ def test_a_script_that_sets_up_logging_itself_does_not_change_it(own, level, tmp
     assert text.count(" INFO actor: ready") == (level == "info")
 
 
+@pytest.mark.parametrize("level", ["debug", "info", "warning"])
+def test_the_coordinator_logs_the_course_of_a_run(level, tmp_path):
+    remuda.train(
+        "rock_paper_scissors",
+        schedule="sequential",
+        policy={"algorithm": "ppo"},
+        run={"turns": None, "seconds": 1.0, "evaluate_episodes": 1, "directory": tmp_path / "run"}
+        | {"log_level": level},
+        checkpoint={"every": 0.01, "evaluate_episodes": 1},
+        view="quiet",
+    )
+    path = tmp_path / "run/logs/coordinator.log"
+    text = path.read_text() if path.exists() else ""
+    course = (
+        "training begins",
+        "checkpoint 1 holds the run after",
+        "evaluation of checkpoint 1: mean return",
+        "training ends after",
+        "greedy play of 1 episodes begins",
+        "greedy play ends after",
+    )
+    assert [words in text for words in course] == [level != "warning"] * len(course)
+    assert ("agent_0 version" in text) == (level == "debug")
+
+
 def test_a_level_that_is_none_is_refused_by_name(capsys):
     assert run([*WORDS, "--run.log_level", "loud"]) == 2
     (line,) = capsys.readouterr().err.splitlines()

@@ -205,7 +205,7 @@ def test_a_package_that_is_missing_is_told_in_one_line(name, tmp_path, monkeypat
     assert command(words) == 2
     said = capsys.readouterr().err
     assert said == (
-        f"remuda: {name} is not installed, and a logger needs it: pip install 'remuda-rl[{name}]'\n"
+        f"remuda: {name} is not installed, and a logger needs it: pip install -e '.[{name}]'\n"
     )
     assert not (tmp_path / "run").exists()
 

@@ -221,3 +221,15 @@ def test_random_play_has_returns_of_who_took_part():
     for agent, expected in enumerate(RETURNS.values()):
         known = returns[~np.isnan(returns[:, agent]), agent]
         assert set(known.tolist()) == ({expected} if expected else set())
+
+
+def test_returns_are_those_of_an_agent_or_a_policy_by_name():
+    """Red before: a name was an IndexError of NumPy."""
+    returns = np.array([[1.0, math.nan], [3.0, 5.0]])
+    found = Evaluation(("a", "b"), returns, policies={"prey": np.array([2.0, 4.0, 9.0])})
+    assert [found.mean(name) for name in (0, "a", 1, "b", -1, "prey")] == [2, 2, 5, 5, 5, 5]
+    assert (found.episodes("b"), found.episodes("prey")) == (1, 3)
+    assert found.standard_error("a") == found.standard_error(0) == 1.0
+    for wrong in ("pray", 2, 1.5):
+        with refuses(UsageError, "a, b, prey"):
+            found.mean(wrong)

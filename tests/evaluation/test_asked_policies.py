@@ -155,7 +155,7 @@ def test_a_distribution_explores_whatever_the_exploration_rate_is(tmp_path):
     for name in ("experience", "batch_size"):
         tree["policy"].pop(name)
     result = remuda.train("support:Tape", config=tree, run={"directory": tmp_path / "run"})
-    assert result.record.policies["agent_0"].epsilon > 0.0
+    assert result.record.policies["agent_0"].epsilon is None
     policy = remuda.load(result)["agent_0"]
     drawn = policy.act(np.zeros((200, 5), np.float32), deterministic=False, rng=1)
     assert len(set(drawn.tolist())) > 1

@@ -273,7 +273,7 @@ def test_a_time_limit_leaves_no_diagram_or_one_of_whole_episodes(tmp_path, capsy
         ((DILEMMA, "--policy", "cooperate"), "--background"),
         (("RUN", "--policy", "firefighter", "--background", "random"), "is a run"),
         (("RUN", "--background", "random", "--env.options.num_agents", "3"), "--policy"),
-        (("RUN", "--env.options.num_agents", "3"), "--policy"),
+        (("RUN", "--env.options.num_agents", "3"), "env.options.num_agents"),
         (
             (DILEMMA, "--policy", "cooperate", "--background", "defect", "--checkpoint", "best"),
             "--checkpoint",

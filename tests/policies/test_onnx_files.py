@@ -139,8 +139,10 @@ def test_a_place_that_cannot_be_written_is_told(tmp_path):
 @pytest.mark.slow
 def test_the_program_of_the_page_runs_without_remuda(tmp_path):
     """As printed, in a process that cannot import Remuda or torch."""
-    page = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
-    (program,) = re.findall(r"```python\n(import json\n.*?onnxruntime.*?)```", page, re.DOTALL)
+    page = (Path(__file__).parents[2] / "docs" / "deploy.md").read_text()
+    (program,) = re.findall(
+        r"```python\n# choose.py\n(import json\n.*?onnxruntime.*?)```", page, re.DOTALL
+    )
     policy = made(*CASES["recurrent, masks and frames"])
     policy.to_onnx(tmp_path / "agent_0.onnx")
     hidden = "import sys\nsys.modules['remuda'] = sys.modules['torch'] = None\n"

@@ -201,6 +201,14 @@ def output_of(name, words, directory, monkeypatch, capsys):
     return capsys.readouterr().out.splitlines()
 
 
+def test_a_search_as_printed():
+    printed = (EXAMPLES.parent / "docs" / "search.md").read_text()
+    text = (EXAMPLES / "optuna_search.py").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", printed, re.S)
+    assert len(blocks) == 2
+    assert all(block in text for block in blocks)
+
+
 def test_an_own_matchmaker_deals_the_matches(tmp_path, monkeypatch, capsys):
     *_, last = output_of("own_matchmaker", ["300"], tmp_path, monkeypatch, capsys)
     name, *counts = last.split()

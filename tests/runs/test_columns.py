@@ -3,7 +3,6 @@
 import json
 import re
 from dataclasses import fields, replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,9 +21,8 @@ from remuda.runs.metrics import (
     read_metrics,
     row_of,
 )
-from remuda.system.scoreboard import Learn, Scoreboard
-
-PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
+from remuda.system.scoreboard import Learn, Play, Policy, Scoreboard
+from remuda.ui.cli.reference import metrics_page
 
 OLD = """{"seconds": 2.5, "turns": 40, "agent_steps": 80, "turns_per_second": 16.0,
  "agent_steps_per_second": 32.0, "waits": 0, "wait_seconds": 0.0, "overtaken": 0,
@@ -58,10 +56,12 @@ def a_board(experience):
 
 
 def test_the_page_names_all_columns_of_a_record_and_no_others():
-    _, board = a_board(RolloutQueue())
+    scoreboard, board = a_board(RolloutQueue())
+    scoreboard.play()[Play.SECONDS_ENV] = 1.0
     record = board.between(board.start, board.read())
-    text = PAGE.read_text().split("\n## Of each member")[0]
-    told = set(re.findall(r"^\| `([\w/]+)` \|", text, re.MULTILINE)) - {"game/NAME"}
+    text = metrics_page().split("\n## Of each member")[0]
+    told = set(re.findall(r"^### `([\w/]+)` .*\n\n(?!.*metrics\.jsonl)", text, re.MULTILINE))
+    told -= {"game/NAME"}
     told = {name.replace("POLICY", "one") for name in told}
     of_population = {f"population/{name}" for name in COLUMNS["population"]}
     assert of_population < told
@@ -122,6 +122,26 @@ def test_where_no_learner_has_begun_there_is_no_learning_rate():
     assert board.between(board.start, board.read()).policies["one"].learning_rate is None
     row[[Learn.RESTORED, Learn.LEARNING_RATE]] = 2.0, 0.125
     assert board.between(board.start, board.read()).policies["one"].learning_rate == 0.125
+
+
+def test_shares_add_up_to_the_whole_of_the_actors_time():
+    """Red before: 1.48 was seen, since a turn counts in the interval in which it ends."""
+    scoreboard, board = a_board(RolloutQueue())
+    assert board.between(board.start, board.read()).shares == {}
+    play = scoreboard.play()
+    play[[Play.SECONDS_ENV, Play.SECONDS_INFER, Play.WAIT_SECONDS]] = 500.0, 250.0, 250.0
+    shares = board.between(board.start, board.read()).shares
+    assert shares == {"env": 0.5, "infer": 0.25, "write": 0.0, "weights": 0.0, "wait": 0.25}
+
+
+def test_a_policy_that_samples_its_actions_has_no_exploration_rate():
+    scoreboard = Scoreboard(("q", "ppo"))
+    experience = {"q": TransitionReplay(), "ppo": RolloutQueue()}
+    board = ScoreboardReader(scoreboard, experience, sampling=["ppo"])
+    for name in experience:
+        scoreboard.policy(name)[Policy.EPSILON] = 0.25
+    policies = board.between(board.start, board.read()).policies
+    assert (policies["q"].epsilon, policies["ppo"].epsilon) == (0.25, None)
 
 
 def test_a_line_of_an_older_version_has_nothing_in_newer_columns(tmp_path):

@@ -6,7 +6,7 @@ import pytest
 
 import remuda
 from refusals import refuses
-from remuda.config import Section
+from remuda.config import Section, describe_fields
 from remuda.errors import UsageError
 from remuda.evaluation.tournaments.settings import TournamentSettings
 from remuda.solvers.exploit.settings import ExploitSettings
@@ -28,6 +28,8 @@ FIELDS = [
 @pytest.mark.parametrize(("command", "name"), FIELDS)
 def test_a_setting_is_a_flag_and_a_parameter_with_one_default(command, name):
     model, options, function = COMMANDS[command]
+    describe_fields(model)
+    describe_fields(options)
     parameter = inspect.signature(function).parameters[name]
     assert parameter.kind is parameter.KEYWORD_ONLY
     assert options.model_fields[name].description == model.model_fields[name].description

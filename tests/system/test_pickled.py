@@ -11,6 +11,7 @@ from refusals import refuses
 from remuda.envs.registry import find_game, make_env, name_game
 from remuda.errors import MissingCodeError
 from remuda.system import loading
+from remuda.system.trust import sign
 from support import Tape
 
 SOURCE = """
@@ -100,6 +101,7 @@ def kept(tmp_path, data=None):
     name = name_game(typed_in())
     path = tmp_path / loading.file_name(name)
     path.write_bytes(loading.pickle_of(name) if data is None else data)
+    sign({path: path.read_bytes()})
     return name
 
 

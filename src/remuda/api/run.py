@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from pydantic import Field
 
 from remuda.analysis.frame import Frame
 from remuda.analysis.payoffs.payoffs import Payoffs
-from remuda.config import Config
+from remuda.config import Config, Section
+from remuda.config.plain import Options
+from remuda.config.reading import read_keywords
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.evaluation.evaluate import evaluate as play_episodes
 from remuda.evaluation.policy import Policy
@@ -28,6 +31,7 @@ from remuda.runs.result import Result
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import load_run
 from remuda.training.python_settings import name_policy, name_scripted
+from remuda.training.saved.games import with_game_options
 from remuda.training.saved.policies import CHECKPOINT, SavedPolicies, UnknownPolicyError
 
 if TYPE_CHECKING:
@@ -56,6 +60,7 @@ def evaluate(
     seed: int = 0,
     scripted: Mapping[str, str | Callable[..., Any]] | None = None,
     sampled: bool | None = None,
+    env: Mapping[str, Any] | None = None,
 ) -> Evaluation:
     """Play episodes of a saved run, and collect each agent's returns: `Run.evaluate`.
 
@@ -64,8 +69,16 @@ def evaluate(
         RemudaError: as `Run.evaluate` does.
     """
     return load(run).evaluate(
-        episodes, checkpoint=checkpoint, seed=seed, scripted=scripted, sampled=sampled
+        episodes, checkpoint=checkpoint, seed=seed, scripted=scripted, sampled=sampled, env=env
     )
+
+
+class _GameArguments(Section):
+    options: Options = Field(default_factory=dict)
+
+
+class _PlayArguments(Section):
+    env: _GameArguments = _GameArguments()
 
 
 class Run(Mapping[str, Policy]):
@@ -183,7 +196,8 @@ class Run(Mapping[str, Policy]):
         """Return the metrics, a row for each interval; columns are float64, NaN: not measured.
 
         `seconds`, `turns` and `steps` (agent-steps) are totals since the start. Other columns are
-        named as in TensorBoard: `agent_0/mean_return`, `run/turns_per_second`; see docs/metrics.md.
+        named as in TensorBoard: `agent_0/mean_return`, `run/turns_per_second`. The site's page
+        of metrics (`make site`) describes them all.
 
         Raises:
             RunDirectoryError: there are no metrics, or all lines are damaged.
@@ -254,6 +268,7 @@ class Run(Mapping[str, Policy]):
         seed: int = 0,
         scripted: Mapping[str, str | Callable[..., Any]] | None = None,
         sampled: bool | None = None,
+        env: Mapping[str, Any] | None = None,
     ) -> Evaluation:
         """Play episodes, and collect each agent's returns.
 
@@ -264,16 +279,20 @@ class Run(Mapping[str, Policy]):
             scripted: scripted policies by agent: `random`, a name from `remuda games GAME`,
                 `module:callable`, or such a function.
             sampled: explore as at the end of training; False: greedy; None: `run.evaluate_sampled`.
+            env: other options of the game, as in `env={"options": {"pits": 8}}`. They override the
+                run's options, and must not change agents or spaces.
 
         Raises:
-            UsageError: `episodes`, `seed` or `checkpoint` is invalid, or a function of `scripted`
-                has no name from which it can be imported.
+            UsageError: an argument is invalid, the policies cannot play with these options, or a
+                function of `scripted` has no name from which it can be imported.
             RunDirectoryError: weights are missing or damaged.
             CheckpointError: the checkpoint is missing or damaged.
             ConfigError: there is no such agent, or no such scripted policy.
         """
         spec, snapshots = self._to_play(episodes, seed, checkpoint)
         named = None if scripted is None else name_scripted(scripted, "scripted")
+        chosen = read_keywords(_PlayArguments, {} if env is None else {"env": env}, self.evaluate)
+        spec = with_game_options(spec, chosen.env.options)
         return play_episodes(spec, snapshots, episodes, seed, named, sampled)
 
     def evaluate_among(

@@ -42,7 +42,7 @@ def tournament(
             as a list or as a mapping from names.
         game: a game that all entrants can play, as in `train`.
         options: options of the game, as in `env.options`.
-        settings: the options of `remuda tournament` in docs/commands.md, such as `episodes=500` or
+        settings: the options that `remuda tournament --help` lists, such as `episodes=500` or
             `until="the best is 95% sure"`; values of `scripted` may be functions. The same call
             with a `directory` resumes an interrupted tournament, or adds matches up to a larger
             `episodes`. Here `processes` is 1 by default; a script that sets more needs

@@ -235,6 +235,7 @@ class Assembly:
                 self._seconds,
                 table,
                 self.env_options,
+                [each.name for each in self.specs if each.config.entry.samples],
             ),
             self.playing,
             run,

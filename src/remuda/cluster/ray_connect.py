@@ -44,15 +44,14 @@ def import_ray(local: bool) -> ModuleType:
             import ray
     except ImportError as error:
         raise RemudaError(
-            f"cluster: Ray cannot be imported ({error}); install it: "
-            "pip install 'remuda-rl[cluster]'"
+            f"cluster: Ray cannot be imported ({error}); install it: pip install -e '.[cluster]'"
         ) from None
     installed = version_of(ray.__version__)
     if installed < OLDEST:
         oldest = ".".join(map(str, OLDEST))
         raise RemudaError(
             f"cluster: Ray {ray.__version__} is too old, {oldest} is the oldest supported version; "
-            "install a newer one on all nodes: pip install -U 'remuda-rl[cluster]'"
+            "install a newer one on all nodes: pip install -e '.[cluster]'"
         )
     if local:  # needed if the user's code has already imported Ray
         constants: Any = ray._private.ray_constants

@@ -282,6 +282,8 @@ class BestKeeper:
         """Keep a measurement; report once that one was cut short, unless it was cancelled."""
         self._is_measuring, self._failed = False, outcome.failed
         if outcome.found is not None:
+            number, mean = outcome.found["checkpoint"], outcome.found["mean_return"]
+            log.info("evaluation of checkpoint %d: mean return %g", number, mean)
             self._keep(outcome.found)
         is_silent = self._cancelled.is_set() or self._interrupted() or self._reported
         if outcome.failed or (outcome.message and not is_silent):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gc
+import logging
 import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
 
@@ -28,6 +30,8 @@ from remuda.runs.result import Result
 from remuda.runs.run_directory import RunDirectory
 from remuda.system.processes.child import STOPPING_SIGNALS
 from remuda.types import RoleStatus, Runtime
+
+log = logging.getLogger(__name__)
 
 TICK = 0.25  # seconds between two polls of the run
 LINES, LONGEST = 10, 5.0
@@ -209,6 +213,7 @@ class Coordinator:
     def _go_on(
         self, board: ScoreboardReader, config: RunConfig, every: float, signals: Signals
     ) -> Result:
+        log.info("training begins")
         logged, whole_due = board.start, board.start.time + WHOLE
         due = board.start.time + every
         recent, encodes = deque([board.start], maxlen=SHOWN_TICKS), False
@@ -257,6 +262,7 @@ class Coordinator:
                 whole = now.time >= whole_due and self._frozen is not None and self._frozen.complete
                 whole_due = now.time + WHOLE if whole else whole_due
                 self._view.log(record)
+                _log_interval(record)
                 self._metrics.begin(record, self._frozen if whole else None)
                 logged = now
                 if self._events is not None:
@@ -293,6 +299,7 @@ class Coordinator:
         finished: bool,
         died: RoleDiedError | None,
     ) -> Result:
+        log.info("training ends after %d turns: %s", record.turns, words)
         self._metrics.work.finish()
         if died:
             self._status.note(words)
@@ -304,7 +311,8 @@ class Coordinator:
         restarts = {role.name: role.restarts for role in roles if role.restarts}
         had = {r.name: r.processor for r in roles if r.processor is not None}
         unsaved = tuple(filter(None, (self._checkpointer.failed, self._metrics.failed)))
-        notes = tuple(_restart_words(role) for role in roles if role.restarts)
+        restarted = (_restart_words(role, self._run.logs) for role in roles if role.restarts)
+        notes = (*restarted, *_undone_words(session))
         end = (self._run.path, words, finished, session, None, None, board.earlier)
         return Result(*end, restarts, had, notes, unsaved)
 
@@ -329,6 +337,8 @@ class Coordinator:
 
     def checkpoint(self, record: Record, words: str) -> int | None:
         number = self._checkpointer.take(self._runtime, record.turns, record.seconds)
+        if number is not None:
+            log.info("checkpoint %d holds the run after %d turns", number, record.turns)
         if number is not None and self._best is not None and not words:
             snapshots = self._snapshots().items()
             self._best.offer(
@@ -359,9 +369,31 @@ class Coordinator:
                 )
 
 
-def _restart_words(role: RoleStatus) -> str:
+def _log_interval(record: Record) -> None:
+    if log.isEnabledFor(logging.DEBUG):
+        policies = ", ".join(
+            f"{name} version {policy.version} after {policy.updates} updates"
+            for name, policy in record.policies.items()
+        )
+        log.debug("%d turns after %.1f s: %s", record.turns, record.seconds, policies)
+
+
+def _restart_words(role: RoleStatus, logs: Path) -> str:
     times = "once" if role.restarts == 1 else f"{role.restarts} times"
-    return f"{role.name} was restarted {times}, most recently because it {role.problem}"
+    return (
+        f"{role.name} was restarted {times}, most recently because it {role.problem}. Its log is "
+        f"in {logs}"
+    )
+
+
+def _undone_words(record: Record) -> Iterator[str]:
+    for name, policy in record.policies.items():
+        if policy.nonfinite and not policy.halted:
+            undone = "1 update" if policy.nonfinite == 1 else f"{policy.nonfinite} updates"
+            yield (
+                f"{undone} of {name} had a loss or weight that was not finite, and did not count. "
+                "A lower policy.learning_rate or policy.reward_scale may help"
+            )
 
 
 def line_interval(config: RunConfig, seconds: float) -> float:

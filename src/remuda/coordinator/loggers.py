@@ -32,7 +32,7 @@ def load_package(name: str, extra: str) -> ModuleType:
         if error.name != name:
             raise
         raise ConfigError(
-            f"{name} is not installed, and a logger needs it: pip install 'remuda-rl[{extra}]'"
+            f"{name} is not installed, and a logger needs it: pip install -e '.[{extra}]'"
         ) from None
 
 

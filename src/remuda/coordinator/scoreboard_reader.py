@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,8 +95,10 @@ class ScoreboardReader:
         seconds: float = 0.0,
         table: Table | None = None,
         options: LiveEnvOptions | None = None,
+        sampling: Collection[str] = (),  # policies that sample actions: no exploration rate
     ) -> None:
         self.scoreboard, self._table, self._options = scoreboard, table, options
+        self._explores = np.array([name not in sampling for name in scoreboard.policies], np.bool_)
         self.experience = experience
         self.earlier = seconds  # of play in earlier sessions
         self.analysis: PopulationAnalysis | None = None
@@ -149,10 +151,7 @@ class ScoreboardReader:
             waits=int(play[Play.WAITS]),
             wait_seconds=float(play[Play.WAIT_SECONDS]),
             overtaken=int(play[Play.OVERTAKEN]),
-            shares={
-                name: float(change[share.of] / seconds / self.scoreboard.num_actors)
-                for name, share in SHARES.items()
-            },
+            shares=_shares(change),
             policies=policies,
             episode_metrics=dict(zip(self.scoreboard.episode_metrics, metrics, strict=True)),
             env_options=self._options.in_force(int(play[Play.TURNS])) if self._options else {},
@@ -221,7 +220,7 @@ class ScoreboardReader:
             "replay_ratio": [n / m if m > 0 else None for n, m in zip(samples, begun, strict=True)],
             "behind": [_behind(*each) for each in zip(rings, written, learn, strict=True)],
             "lost": [_lost(*each) for each in zip(rings, written, learn, strict=True)],
-            "epsilon": policy[:, Policy.EPSILON].tolist(),
+            "epsilon": _where(policy[:, Policy.EPSILON], self._explores),
             "busy": _where(busy, known),
             "halted": (learn[:, Learn.HALTED] != 0).tolist(),
         }
@@ -250,6 +249,13 @@ def _read(column: Column, learned: Row, learn: Row, on_policy: list[bool]) -> Se
         wanted = column.kind == ON_POLICY
         return [x if is_on == wanted else None for x, is_on in zip(found, on_policy, strict=True)]
     return found
+
+
+def _shares(change: Row) -> dict[str, float]:
+    """Return shares of the actors' time by activity, which add up to 1; empty: no time counted."""
+    seconds = {name: max(float(change[share.of]), 0.0) for name, share in SHARES.items()}
+    total = sum(seconds.values())
+    return {name: each / total for name, each in seconds.items()} if total > 0.0 else {}
 
 
 def member_record(row: MemberRow, table: Table) -> MemberRecord:

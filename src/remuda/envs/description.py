@@ -110,7 +110,7 @@ class EnvSpec:
             )
         return env
 
-    def difference(self, env: VectorEnv) -> str:
+    def difference(self, env: VectorEnv | EnvSpec) -> str:
         """Return the first difference to an environment that matters to policies; empty: none.
 
         Bounds of observations may differ.

@@ -21,8 +21,7 @@ try:
     from pettingzoo import AECEnv, ParallelEnv
 except ImportError as error:
     raise ConfigError(
-        f"exporting a game to PettingZoo needs PettingZoo ({error}): "
-        "pip install 'remuda-rl[pettingzoo]'"
+        f"exporting a game to PettingZoo needs PettingZoo ({error}): pip install -e '.[pettingzoo]'"
     ) from None
 
 from remuda.envs.adapters.masks import MASK

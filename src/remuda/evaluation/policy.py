@@ -283,7 +283,7 @@ class Policy:
         close.
 
         Raises:
-            UsageError: packages are missing (`pip install "remuda-rl[onnx]"`), the file cannot be
+            UsageError: packages are missing (the extra `onnx`), the file cannot be
                 written, or ONNX lacks a part of the network.
         """
         from remuda.policies.onnx_file import onnx_file

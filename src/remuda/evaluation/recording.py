@@ -125,7 +125,7 @@ def check_minari(name: str, agents: Sequence[str]) -> Any:
         minari = importlib.import_module("minari")
     except ImportError as error:
         raise UsageError(
-            f"{MINARI}{name} needs Minari ({error}): pip install 'remuda-rl[minari]', or record "
+            f"{MINARI}{name} needs Minari ({error}): pip install -e '.[minari]', or record "
             "to a file that ends with .npz"
         ) from None
     with _silent():

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from remuda.analysis.payoffs.returns import known, mean_of, standard_error
+from remuda.errors import UsageError
 from remuda.system.short_table import ShortTable, Summarised, short
 
 Returns = Any
@@ -81,17 +82,36 @@ class Evaluation(Summarised):
         took_part: npt.NDArray[np.bool_] = ~np.isnan(self.filled_returns)
         return took_part
 
-    def episodes(self, agent: int) -> int:
-        """Return the number of episodes in which an agent took part."""
-        return int(self._took_part[:, agent].sum())
+    def returns_of(self, name: int | str) -> npt.NDArray[np.float64]:
+        """Return the returns of an agent, by its name or index, or of a policy in `policies`.
 
-    def mean(self, agent: int) -> float:
-        """Return an agent's mean return, over the episodes in which it took part; NaN if none."""
-        return mean_of(self.filled_returns[:, agent])
+        NaN: the agent took no part in that episode. Raises UsageError for an unknown name.
+        """
+        if isinstance(name, str):
+            if name in self.agents:
+                return self.filled_returns[:, self.agents.index(name)]
+            if name in self.policies:
+                return self.policies[name]
+        elif name in range(-len(self.agents), len(self.agents)):
+            return self.filled_returns[:, int(name)]
+        names = ", ".join(dict.fromkeys((*self.agents, *self.policies)))
+        raise UsageError(f"there is no agent or policy {name!r} in this evaluation; it has {names}")
 
-    def standard_error(self, agent: int) -> float:
+    def episodes(self, agent: int | str) -> int:
+        """Return the number of episodes in which an agent took part (of a policy: of seats)."""
+        return len(known(self.returns_of(agent)))
+
+    def mean(self, agent: int | str) -> float:
+        """Return the mean return of an agent (its name or index) or a policy; NaN if it has none.
+
+        The mean is over the episodes in which the agent took part, or the seats that the policy
+        played.
+        """
+        return mean_of(self.returns_of(agent))
+
+    def standard_error(self, agent: int | str) -> float:
         """Return the standard error of `mean`; NaN for fewer than two episodes."""
-        return standard_error(self.filled_returns[:, agent])
+        return standard_error(self.returns_of(agent))
 
     def metric(self, name: str) -> npt.NDArray[np.float64]:
         """Return one of `episode_metrics`, in the episodes that have it: [N]."""

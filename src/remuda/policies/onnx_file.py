@@ -102,8 +102,7 @@ def _check_installed() -> None:
         import onnxscript  # noqa: F401
     except ImportError as error:
         raise UsageError(
-            f"to_onnx needs packages that are not installed ({error}): "
-            'pip install "remuda-rl[onnx]"'
+            f"to_onnx needs packages that are not installed ({error}): pip install -e '.[onnx]'"
         ) from None
 
 

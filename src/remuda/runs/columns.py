@@ -34,7 +34,7 @@ class Column:
     name: str
     meaning: str
     unit: str
-    over: str  # total, newest, interval, episodes or updates (see docs/metrics.md)
+    over: str  # total, newest, interval, episodes or updates (see ui/templates/metrics.md)
     source: Source | None  # None if `scoreboard_reader.py` computes it
     kind: str  # the algorithms that report it, or "all"
     axis: str | None  # the name of the x-axis that this column is in plots, if any

@@ -46,7 +46,7 @@ class PolicyRecord:
     replay_fill: float = UNSET
     replay_ratio: float | None = None
     redrawn: int = UNSET
-    epsilon: float = UNSET
+    epsilon: float | None = UNSET
     busy: float | None = None
     nonfinite: int = UNSET
     halted: bool = UNSET

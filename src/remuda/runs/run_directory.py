@@ -35,6 +35,7 @@ from remuda.system.checkpoint.opening import (
 )
 from remuda.system.checkpoint.state import load_tensors, save_tensors, sweep, write_whole
 from remuda.system.checkpoint.store import Checkpoints
+from remuda.system.trust import SIGNATURES, sign
 from remuda.types import Floats
 
 if TYPE_CHECKING:
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
 NAME_ANOTHER = "; name another with --run.directory"
 RESULTS = 2**20  # reserved bytes for the summary and other results
 NEEDED = 8 * 2**20  # free bytes that a run needs to start: weights, metrics, plots
+
+EXPLOIT_TARGET, PSRO_RECORD = "target.safetensors", "psro.jsonl"
+"""Files that mark the directories of `remuda exploit` and `remuda psro`, with the runs inside."""
 
 CLONED = "remuda.imitate cloned these policies, and nothing was trained here; evaluate them"
 PROBED = 1.0
@@ -97,12 +101,13 @@ class RunDirectory:
 
     Its files are config.yaml, environment.json (the description of its environment),
     algorithms.json (the properties of users' algorithms), code-DIGEST.pkl (pickled user code),
-    code-paths.json (paths of the user's modules), lock, metrics.jsonl, ledger.bin (matches of a
-    population), status.json, summary.json, report.html with its plots, play.gif,
-    weights/POLICY.safetensors, checkpoints/, logs/PROCESS.log and tensorboard/. Initial weights
-    from other runs are in initial/, members from other runs in imported.safetensors. Resumes add
-    their changes of the configuration to changes.jsonl and move replaced files to earlier/1/,
-    earlier/2/ and so on. `remuda.imitate` writes its settings to imitation.json.
+    code-paths.json (paths of the user's modules), code-signatures.json (of both), lock,
+    metrics.jsonl, ledger.bin (matches of a population), status.json, summary.json, report.html
+    with its plots, play.gif, weights/POLICY.safetensors, checkpoints/, logs/PROCESS.log and
+    tensorboard/. Initial weights from other runs are in initial/, members from other runs in
+    imported.safetensors. Resumes add their changes of the configuration to changes.jsonl and move
+    replaced files to earlier/1/, earlier/2/ and so on. `remuda.imitate` writes its settings to
+    imitation.json.
     """
 
     def __init__(self, path: Path) -> None:
@@ -275,12 +280,16 @@ class RunDirectory:
             write_file(self.environment, json.dumps(plain).encode())
 
     def save_code(self, config: Config) -> None:
-        """Write pickled user code, and the paths of other modules."""
+        """Write pickled user code and the paths of other modules, and sign both."""
         tree = config.model_dump(mode="json")
+        found = json.dumps(loading.found_here(tree), indent=1).encode()
+        files = {self.path / loading.PATHS: found}
         for name in loading.names_in(tree):
-            write_file(self.path / loading.file_name(name), loading.pickle_of(name))
-        found = loading.found_here(tree)
-        write_file(self.path / loading.PATHS, json.dumps(found, indent=1).encode())
+            files[self.path / loading.file_name(name)] = loading.pickle_of(name)
+        with writing(self.path / SIGNATURES):
+            sign(files)  # first: if this process dies here, no code is left unsigned
+        for path, data in files.items():
+            write_file(path, data)
 
     def read_metrics(self, damaged: list[int] | None = None) -> tuple[Record, ...]:
         try:

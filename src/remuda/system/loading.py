@@ -7,9 +7,10 @@ anywhere. A class of a script or a notebook cell is pickled by value, and its na
 `pickled:Class-DIGEST`. The pickle is next to config.yaml too, as `code-DIGEST.pkl`, and processes
 of the run get a copy.
 
-Reading a pickle runs code. A game's pickle is read when the game is made, an algorithm's when a run
-starts or its policies play, and a network's when the network is made; modules are imported at the
-same times.
+Reading a pickle runs code. Pickles and directories of runs that the user did not make are used only
+if the user allows it (`remuda.system.trust`). A game's pickle is read when the game is made, an
+algorithm's when a run starts or its policies play, and a network's when the network is made;
+modules are imported at the same times.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import io
+import json
 import logging
 import os
 import pickle
@@ -24,6 +26,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from importlib.machinery import PathFinder
 from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
@@ -33,7 +36,8 @@ import cloudpickle
 
 import remuda
 from remuda.errors import ConfigError, MissingCodeError, RemudaError, UsageError, UserCodeError
-from remuda.system.checkpoint.opening import checked, read_file, read_json
+from remuda.system.checkpoint.opening import checked, read_file
+from remuda.system.trust import allow, is_own
 from remuda.system.user_errors import is_installed, where_raised
 
 T = TypeVar("T")
@@ -49,6 +53,8 @@ LARGEST = 1 << 20  # maximum size of that file in bytes
 PICKLES: dict[str, bytes] = {}  # known pickles, by their names
 OBJECTS: dict[str, object] = {}  # the objects of pickles, made or read by this process
 _directories: dict[str, None] = {}  # module directories of all runs opened here, in order
+_foreign: dict[str, Path] = {}  # the files of pickles that this user did not sign, by their names
+_foreign_directories: dict[str, Path] = {}  # the same of directories
 _files: dict[str, str] = {}  # the file of each module when its run started
 _warned: set[str] = set()
 
@@ -86,13 +92,28 @@ def _searching(find: Callable[[], T]) -> T:
     """Call `find`; if a module is missing, search the directories of opened runs and call again."""
     try:
         return find()
-    except ModuleNotFoundError:
-        new = [path for path in _directories if path not in sys.path and os.path.isdir(path)]
+    except ModuleNotFoundError as error:
+        module = (error.name or "").partition(".")[0]
+        new = [
+            path
+            for path in _directories
+            if path not in sys.path and os.path.isdir(path) and _may_search(path, module)
+        ]
         if not new:
             raise
         sys.path.extend(new)
         importlib.invalidate_caches()
         return find()
+
+
+def _may_search(directory: str, module: str) -> bool:
+    """Return whether to search a directory; a foreign one only if it has the module."""
+    if directory not in _foreign_directories:
+        return True
+    if not module or PathFinder.find_spec(module, [directory]) is None:
+        return False
+    allow(_foreign_directories.pop(directory))
+    return True
 
 
 def _warn_of_other_file(module: str) -> None:
@@ -163,8 +184,9 @@ class Code(NamedTuple):
 
 def code_of(tree: object) -> Code:
     """Return the known code that a tree refers to, to be sent with it."""
-    pickles = {name: PICKLES[name] for name in names_in(tree) if name in PICKLES}
-    return Code(pickles, tuple(_directories), dict(_files))
+    pickles = {name: pickle_of(name) for name in names_in(tree) if name in PICKLES}
+    own = (path for path in _directories if path in sys.path or path not in _foreign_directories)
+    return Code(pickles, tuple(own), dict(_files))
 
 
 def add_code(code: Code) -> None:
@@ -213,6 +235,9 @@ def pickle_of(name: str) -> bytes:
             f"run's directory as {file_name(name)}; open that run, or pass the class or "
             "function itself to remuda.train"
         )
+    if name in _foreign:
+        allow(_foreign[name])
+        del _foreign[name]
     return PICKLES[name]
 
 
@@ -275,11 +300,22 @@ def read_beside(config: Path, tree: object) -> None:
     for name in names_in(tree):
         if name not in PICKLES:
             with suppress(OSError):  # using the missing pickle raises an error later
-                PICKLES[name] = read_file(config.parent / file_name(name))
+                path = config.parent / file_name(name)
+                PICKLES[name] = read_file(path)
+                if not is_own(path, PICKLES[name]):
+                    _foreign[name] = path
+    path = config.parent / PATHS
     with suppress(OSError, ValueError):
         kinds = {"directories": list, "modules": dict}
-        paths = checked(read_json(config.parent / PATHS, LARGEST), kinds)
-        _directories.update(dict.fromkeys(map(str, paths["directories"])))
+        data = read_file(path, LARGEST)
+        paths = checked(json.loads(data), kinds)
+        directories = dict.fromkeys(map(str, paths["directories"]))
+        for directory in directories:
+            if is_own(path, data):
+                _foreign_directories.pop(directory, None)
+            elif directory not in _directories:
+                _foreign_directories[directory] = path
+        _directories.update(directories)
         _files.update({str(name): str(path) for name, path in paths["modules"].items()})
 
 

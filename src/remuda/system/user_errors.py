@@ -32,7 +32,7 @@ STANDARD = tuple(
 )
 USED_BY_REMUDA = {
     *("cloudpickle", "imageio", "llvmlite", "matplotlib", "numba", "numpy", "PIL", "psutil"),
-    *("pydantic", "pydantic_core", "rich", "safetensors", "tensorboard", "torch", "tyro", "yaml"),
+    *("pydantic", "pydantic_core", "rich", "safetensors", "tensorboard", "torch", "yaml"),
 }
 """Libraries that Remuda itself calls. Their exceptions are an environment's fault only if its code
 called them."""

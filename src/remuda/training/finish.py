@@ -124,7 +124,7 @@ def missing_words(run: RunDirectory, unsaved: Sequence[str]) -> str:
         with suppress(CheckpointError):
             turns = run.checkpoints.manifest(number).turns
             newest = f"Checkpoint {number} holds the run after {turns:,} turns"
-    return f"{'; '.join(unsaved)}. {newest}. Free some space, and {how_to_continue(run)}"
+    return f"{'; '.join(unsaved)}. {newest}. Free some space; {how_to_continue(run)}"
 
 
 def _measure(
@@ -132,6 +132,7 @@ def _measure(
 ) -> Result:
     """Return the result with an evaluation, or with a note if it failed."""
     config = spec.config
+    log.info("%s of %d episodes begins", played_words(config), config.run.evaluate_episodes)
     try:
         evaluation = evaluate(
             spec, snapshots, config.run.evaluate_episodes, config.seed, limits=limits
@@ -140,6 +141,7 @@ def _measure(
         log.exception("%s failed", played_words(config))
         message = where_raised(error) or f"{type(error).__name__}: {error}"
         return result.with_notes(failed_words(config, result, message))
+    log.info("%s ends after %d episodes", played_words(config), len(evaluation.returns))
     if evaluation.cut:
         result = result.with_notes(cut_words(config, result, evaluation, limits.interrupted()))
     return replace(result, evaluation=evaluation if is_reported(result, evaluation) else None)

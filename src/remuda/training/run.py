@@ -21,10 +21,9 @@ from remuda.errors import (
     UnguardedScriptError,
     UserCodeError,
 )
-from remuda.policies.compatibility import space_notes
 from remuda.population.run_spec import RunSpec
 from remuda.runs.metrics import Goal, View
-from remuda.runs.result import Result
+from remuda.runs.result import Result, endless
 from remuda.runs.rewind import rewind
 from remuda.runs.run_directory import RunDirectory, can_continue, how_to_continue
 from remuda.runs.saved_weights import final_weights
@@ -101,7 +100,8 @@ def train(
                 say(message)
             log = log_to(run.logs / "coordinator.log", config.run.log_level)
             with log, reporting_compiling(say):
-                launch = _Launch(config, guarded, run, prepared, hooks or FinishHooks(), callbacks)
+                hooks = hooks or FinishHooks()
+                launch = _Launch(config, guarded, run, prepared, hooks, callbacks, (*notes,))
                 return launch.train(resume, explicit_keys)
         finally:
             run.unlock()
@@ -117,6 +117,7 @@ class _Launch:
     prepared: Prepared
     hooks: FinishHooks
     callbacks: Sequence[object]
+    notes: tuple[str, ...]  # printed at the start; they belong to the result too
 
     def train(self, resume: bool, explicit_keys: Collection[str]) -> Result:
         """Assemble the run, from its newest checkpoint if it resumes, and train."""
@@ -153,14 +154,15 @@ class _Launch:
                 except CannotStartError as error:
                     if cluster is not None or not config.run.fallback:
                         raise
-                    view.say(f"{error.what}; the run continues in one process (run.fallback)")
+                    fallback = f"{error.what}; the run continues in one process (run.fallback)"
+                    view.say(fallback)
                     config = _fall_back(config, len(layout.copies), view)
                     devices = [spec.config.device for spec in prepared.specs]
                     layout = make_layout(config, len(devices), own_devices=devices)
                     # config.yaml is unchanged: a resume may be able to start all processes.
                     assembly = self._assemble(prepared.spec.with_config(config), layout, resumed)
                     events.attach(assembly)
-                    return self._train(config, assembly, events, resumed)
+                    return self._train(config, assembly, events, resumed, notes=(fallback,))
 
     def _resumed(self, names: Sequence[str], explicit_keys: Collection[str]) -> Resumed:
         """Find the checkpoint; if the run is complete, also its final weights."""
@@ -198,6 +200,7 @@ class _Launch:
         events: Events,
         resumed: Resumed | None,
         runtime: Runtime | None = None,
+        notes: tuple[str, ...] = (),
     ) -> Result:
         """Train, unless the run is complete, and finish the run.
 
@@ -240,7 +243,7 @@ class _Launch:
             result = replace(
                 result,
                 signal=signals.caught,
-                notes=(*space_notes(assembly.specs), *result.notes, *inexact),
+                notes=(*self.notes, *notes, *result.notes, *inexact, *endless(result, config)),
                 before=run.summary_so_far() if final is not None else {},
             )
             result = result.with_notes(view.failed) if view.failed else result

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,9 @@ from openskill.models import PlackettLuce
 
 from refusals import refuses
 from remuda.analysis.payoffs.payoffs import exact, from_sums
+from remuda.analysis.ranking.alpha_rank import alpha_rank
 from remuda.analysis.ranking.ratings import elo, elo_of, ledger_history
+from remuda.analysis.structure.transitivity import margins
 from remuda.errors import RemudaError, RunDirectoryError, UsageError
 from remuda.population.ledger.ledger import BIRTH, FREEZE, MATCH, LedgerFile, record_type
 
@@ -269,3 +272,17 @@ def test_a_damaged_ledger_is_told_by_its_name(tmp_path):
             except RemudaError:
                 refused += 1
     assert refused > 8
+
+
+def test_payoffs_of_a_run_are_accepted():
+    """Red before: float() argument must be a string or a real number, not 'Payoffs'."""
+    shares = [[0.5, 0.75, 1.0], [0.25, 0.5, 0.5], [0.0, 0.5, 0.5]]
+    found = replace(exact(shares, symmetric=True), counts=np.full((3, 3), 8))
+    assert elo(found).ratings.tolist() == elo_of(found).ratings.tolist()
+    assert elo(found).names == found.names
+    assert alpha_rank(found).masses.tolist() == alpha_rank(shares).masses.tolist()
+    assert np.array_equal(margins(found), margins(shares))
+    with refuses(UsageError, "leave both out"):
+        elo(found, names=("a", "b", "c"))
+    roles = exact([[1.0, 2.0], [0.0, 3.0]], [[1.0, 0.0], [2.0, 0.5]])
+    assert alpha_rank(roles).masses.tolist() == alpha_rank(roles.means).masses.tolist()

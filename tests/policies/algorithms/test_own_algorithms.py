@@ -57,7 +57,7 @@ def test_a_policy_may_have_an_algorithm_of_its_own():
 def test_what_is_no_algorithm_is_refused_in_one_line(name, tmp_path, capsys):
     words = ["train", "tag", "--policy.algorithm", name, "--run.directory", str(tmp_path / "run")]
     assert command([*words, "--run.turns", "100"]) == 2
-    shown = " ".join("".join(capsys.readouterr()).split())
+    shown = " ".join(capsys.readouterr().err.split())
     assert "Traceback" not in shown
     with refuses(AssertionError):  # so that the pattern may be one
         raise AssertionError(shown)

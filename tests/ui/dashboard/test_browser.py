@@ -13,7 +13,8 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from dashboard_runs import fixed_run, lines_of, made_run, place, population_run
+import remuda
+from dashboard_runs import QUICK, fixed_run, lines_of, made_run, place, population_run
 from remuda.config import load_config
 from remuda.coordinator.callback import ActiveRun
 from remuda.coordinator.requests import Requests
@@ -127,11 +128,74 @@ def test_each_page_of_a_population(dashboard, view):
     page.open(f"#/{view}/population")
     if view == "timeline":
         page.wait("document.body.innerText.includes('has no trace')")
+        assert page.ask("document.querySelector('.note code').innerText").startswith("remuda train")
+        assert "`" not in page.text()
         return
     page.wait("document.querySelectorAll('canvas').length >= 3")
     if view == "population":
         page.wait("document.querySelector('[aria-label=\"Payoffs\"] canvas')")
         page.wait("document.querySelector('[aria-label=\"Ratings\"] canvas')")
+
+
+@pytest.mark.slow
+def test_payoffs_of_self_play_are_those_of_the_learner_against_each(dashboard, tmp_path):
+    """Red before: a heat map of all members in which one row and one column were known."""
+    remuda.train(
+        "rock_paper_scissors",
+        **{**QUICK, "run": QUICK["run"] | {"turns": 2000, "directory": str(tmp_path / "run")}},
+        env={"num_envs": 8},
+        population={"matchmaker": "self_play", "snapshots": {"every": 2, "keep": 9}},
+        policy={"algorithm": "ppo", "ppo": {"rollout_length": 8}},
+    )
+    page = dashboard(tmp_path)
+    page.open("#/population/run")
+    page.wait("document.querySelector('[aria-label=\"Payoffs\"] canvas')")
+    assert "No two others have met" in page.text()
+    kinds = (
+        "window.echarts.getInstanceByDom(document.querySelector('[aria-label=Payoffs] .chart'))"
+        ".getOption().series.map((each) => each.type)"
+    )
+    assert page.ask(kinds) == ["scatter", "custom"]
+
+
+UNBROKEN = """
+const body = document.querySelector('.runs tbody');
+const pieces = document.createTreeWalker(body, NodeFilter.SHOW_TEXT);
+const broken = [], range = document.createRange();
+while (pieces.nextNode()) {
+  for (const word of pieces.currentNode.data.matchAll(/\\S+/g)) {
+    range.setStart(pieces.currentNode, word.index);
+    range.setEnd(pieces.currentNode, word.index + word[0].length);
+    if (new Set([...range.getClientRects()].map((each) => each.top)).size > 1) broken.push(word[0]);
+  }
+}
+return broken;
+"""
+"""The words of the table that are broken over two lines."""
+
+
+@pytest.mark.slow
+def test_the_table_on_a_phone_breaks_no_word_and_has_the_settings_that_differ(dashboard, tmp_path):
+    for rate in ("0.001", "0.0003"):
+        run = made_run(tmp_path / f"treasure_hunt_with_a_long_name-rate{rate}")
+        with (run / "config.yaml").open("a") as file:
+            file.write(f"policy: {{learning_rate: {rate}}}\n")
+    page = dashboard(tmp_path)
+    metrics = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
+    page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    try:
+        page.open()
+        page.wait("document.querySelectorAll('.runs tbody tr').length === 2")
+        assert page.driver.execute_script(UNBROKEN) == []
+        assert page.ask("document.documentElement.scrollWidth") <= 390
+        head = page.driver.find_element(By.CSS_SELECTOR, "[aria-label='Sort by learning rate']")
+        page.driver.execute_script("arguments[0].click()", head)
+        rates = (
+            "[...document.querySelectorAll('.runs tbody tr')].map((row) => row.cells[6].innerText)"
+        )
+        assert page.ask(rates) == ["0.001", "3.00e-4"]
+    finally:
+        page.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 @pytest.mark.slow
@@ -146,6 +210,35 @@ def test_an_episode_plays(dashboard):
     after = page.ask("document.querySelector('[aria-label=\"Turn\"]').value")
     assert int(after) == int(before) - 1
     page.wait("document.querySelector('[aria-label=\"Choices\"] canvas')")
+
+
+@pytest.mark.slow
+def test_a_person_plays_an_episode_and_keeps_it(dashboard):
+    """A game of one turn: rock, paper, scissors."""
+    page = dashboard(real_runs())
+    page.open("#/watch/population")
+    choose = (
+        "(() => { const seat = document.querySelector('[aria-label=\"Policy of agent_1\"]');"
+        " if (!seat) return false; seat.value = 'me';"
+        " seat.dispatchEvent(new Event('change')); return true; })()"
+    )
+    page.wait(choose)
+    buttons = "[aria-label='Your action'] button"
+    page.wait(f'document.querySelectorAll("{buttons}").length === 3')
+    assert "agent_1, your turn" in page.text()
+    page.driver.execute_script(
+        "HTMLAnchorElement.prototype.click = function () { window.kept = this; };"
+        "URL.createObjectURL = (blob) => { blob.text().then((text) => { window.text = text; });"
+        " return 'blob:none'; };"
+    )
+    page.driver.find_element(By.CSS_SELECTOR, buttons).click()
+    page.wait("document.body.innerText.includes('the episode is over')")
+    keep = "[...document.querySelectorAll('button')].find((e) => e.innerText.startsWith('Keep'))"
+    page.driver.execute_script(f"{keep}.click()")
+    kept = json.loads(page.wait("window.text"))
+    assert kept["seats"]["agent_1"] == "me"
+    assert kept["turns"][-1]["actions"]["agent_1"] == "rock"
+    assert page.ask("window.kept.download") == "rock_paper_scissors-0.json"
 
 
 @pytest.mark.slow

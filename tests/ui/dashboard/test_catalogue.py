@@ -10,7 +10,7 @@ import yaml
 from dashboard_runs import made_run
 from refusals import refuses
 from remuda.ui.dashboard.catalogue import Catalogue, UnknownRunError
-from remuda.ui.dashboard.pages import differences
+from remuda.ui.dashboard.pages import differences, table_of
 
 
 def test_runs_come_change_and_go(tmp_path):
@@ -100,6 +100,22 @@ def test_runs_are_one_group_by_what_they_come_to(tmp_path, algorithm, copies, gr
     assert "of_a_user" not in sys.modules  # a page of runs runs nobody's code
     assert len({run.group for run in runs}) == groups
     assert set(differences(runs)) == ({"policy.network.shared"} if groups == 2 else set())
+
+
+def test_the_table_has_settings_that_differ_between_runs_of_one_game(tmp_path):
+    for name, game, rest in (
+        ("a", "tag", "policy: {learning_rate: 0.1}"),
+        ("b", "tag", "policy: {learning_rate: 0.2}\nrun: {turns: 9}"),
+        ("c", "cleanup", "policy: {learning_rate: 0.1}\nenv: {num_envs: 3}"),
+    ):
+        run = made_run(tmp_path / name, game=game)
+        (run / "config.yaml").write_text(f"game: {game}\nseed: {len(rest)}\n{rest}\n")
+    catalogue = Catalogue(tmp_path)
+    catalogue.scan()
+    table = table_of(catalogue.runs())
+    assert table["columns"] == ["policy.learning_rate"]
+    values = {run["id"]: run["settings"]["policy.learning_rate"] for run in table["runs"]}
+    assert values == {"a": 0.1, "b": 0.2, "c": 0.1}
 
 
 def test_settings_of_any_kind_are_plain(tmp_path):

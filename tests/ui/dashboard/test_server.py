@@ -374,6 +374,51 @@ def test_probabilities_of_a_policy_that_draws():
 
 
 @pytest.mark.slow
+def test_a_person_plays_and_leaves():
+    fixed_run()
+    with client_of(place()) as client:
+        wait_for_runs(client)
+        before = children()
+
+        def post(what, **asked):
+            return client.post(f"/api/{what}", content=json.dumps(asked), headers=OWN)
+
+        watch = post("watch", run="fixed", seats={"agent_1": "me"}).json()["watch"]
+        found = client.get("/api/watched", params={"watch": watch, "count": 9}).json()
+        about, start, asked = found["lines"]
+        assert about["seats"] == {"agent_0": "agent_0", "agent_1": "me"}
+        assert about["playable"] == ["agent_0", "agent_1"]
+        assert start["turn"] == 0
+        assert asked["question"]["agent"] == "agent_1"
+        assert asked["question"]["names"] == ["up", "down", "left", "right"]
+        assert asked["question"]["picture"]
+        assert post("act", watch=watch, action=4).status_code == 400
+        for turn, action in enumerate([2, 0], 1):
+            found = post("act", watch=watch, action=action, first=1 + 2 * turn).json()
+            played, asked = found["lines"]
+            assert played["turn"] == turn
+            assert played["actions"]["agent_1"] == asked["question"]["names"][action]
+            assert set(played["chose_by"]) == {"agent_0"}
+            assert not found["over"]
+        assert len(children() - before) == 1
+        assert post("act", watch=watch, action=None).json()["over"]
+        assert not children() - before
+        assert "was ended" in post("act", watch=watch, action=0).json()["error"]
+
+
+@pytest.mark.slow
+def test_a_game_without_a_person_waits_for_no_action():
+    fixed_run()
+    with client_of(place()) as client:
+        wait_for_runs(client)
+        asked = json.dumps({"run": "fixed"})
+        watch = client.post("/api/watch", content=asked, headers=OWN).json()["watch"]
+        asked = json.dumps({"watch": watch, "action": 0})
+        answer = client.post("/api/act", content=asked, headers=OWN)
+        assert "waits for no action" in answer.json()["error"]
+
+
+@pytest.mark.slow
 def test_the_processes_that_play_end_with_the_server():
     fixed_run()
     with client_of(place()) as client:

@@ -31,7 +31,7 @@ def test_what_is_missing_is_told_with_how_to_install_it(monkeypatch):
     for name, library in LIBRARIES.items():
         assert f"{name}:NAME" in page
         if library.extra:
-            assert f"pip install 'remuda-rl[{library.extra}]'" in page
+            assert f"pip install -e '.[{library.extra}]'" in page
 
 
 def test_of_many_games_some_are_listed():

@@ -373,7 +373,7 @@ def test_what_is_said_of_an_option_leaves_the_rest_of_it(tmp_path):
 def test_who_plays_sees_which_game_it_is(typed, unlike):
     shown = typed(None, b"3", {"agent_0": "me", "agent_1": str(unlike / "short")}, turns=1)
     told = f"tag as in {unlike / 'short'}, with num_agents 3, max_turns 7"
-    assert told in shown.replace("\n", "")
+    assert "".join(told.split()) in "".join(shown.split())  # lines are broken anywhere
 
 
 def test_a_run_that_is_called_as_a_scripted_policy_is_not_taken_for_it(
@@ -392,14 +392,15 @@ def test_a_run_that_is_called_as_a_scripted_policy_is_not_taken_for_it(
     assert "chase_and_flee has saved no policy yet" in capsys.readouterr().err
 
 
+REST = ("turns", "sampled", "live", "may_ask")  # of a request of a page
+
+
 def test_a_page_looks_for_no_run_where_a_policy_is_scripted(unlike, tmp_path, monkeypatch):
     """Red before: it played a run of that name, of whatever game."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tactician").symlink_to(unlike / "three")
     asked = {"run": str(unlike / "taken"), "seats": {"agent_0": "tactician"}, "seed": 0}
-    told = next(
-        iter(played_on_a_page(asked | dict.fromkeys(("turns", "sampled", "live", "may_ask"), 0)))
-    )
+    told = next(iter(played_on_a_page(asked | dict.fromkeys(REST, 0), lambda _: "")))
     assert told["seats"] == {"agent_0": "tactician", "agent_1": "tactician"}
     assert told["versions"] == {}
 

@@ -25,6 +25,7 @@ from remuda.runs.run_directory import RunDirectory
 from remuda.ui.plots.drawing import FORMATS, Picture, shorten, write_pictures
 from remuda.ui.plots.over_time import ratings_picture, read_ratings
 from remuda.ui.plots.points import Objectives, cyclic_planes, objectives_of, pareto_picture
+from remuda.ui.plots.rows import draw_row, only_row
 from remuda.ui.reports.analysis_page import draw_into, draw_pictures
 from remuda.ui.reports.report import write_report
 
@@ -116,6 +117,21 @@ def test_nothing_that_is_written_is_cut_and_rows_do_not_cover_others(
             told = f"{picture.name}: {texts[one].get_text()!r}, {texts[other].get_text()!r}"
             assert across <= 1.0 or down <= 0.25 * min(a[3] - a[1], b[3] - b[1]), told
     assert seen >= 5
+
+
+def test_payoffs_of_self_play_are_a_row_and_no_map() -> None:
+    sums = np.zeros((6, 4, 4))
+    sums[:, 0, 1:3] = np.array([[10.0, 5.0, -5.0, 9.0, 9.0, -9.0]]).T
+    sums[:, 1:3, 0] = np.array([[10.0, -5.0, 5.0, 9.0, 9.0, -9.0]]).T
+    names = ["new", "old", "older", "oldest"]
+    payoffs = from_sums(names, sums, True)
+    assert only_row(payoffs) == 0
+    figure = draw_row(payoffs, 0)
+    assert {"old", "older"} <= set(words_of(Picture("", "", "", figure)))
+    assert figure.axes[0].lines[0].get_xdata().tolist() == [0.5, 0.5]
+    sums[:, 1, 2] = sums[:, 2, 1] = sums[:, 0, 1]
+    assert only_row(from_sums(names, sums, True)) is None
+    assert only_row(from_sums(names, np.zeros((6, 4, 4)), True)) is None
 
 
 @pytest.mark.slow_cases("60", "8")

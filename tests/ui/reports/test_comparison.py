@@ -1,16 +1,20 @@
 """Several runs compared: their groups, curves, page and command."""
 
+import io
 import json
 
 import numpy as np
 import pytest
+from matplotlib.text import Text
 from PIL import Image
+from rich.console import Console
 
 import remuda
 from refusals import refuses
 from remuda.config import by_leaf
+from remuda.errors import RunDirectoryError
 from remuda.ui.cli.main import run as command
-from remuda.ui.reports.comparison import MEAN, compare, page_of
+from remuda.ui.reports.comparison import MEAN, compare, notes_on, page_of, print_comparison
 from remuda.ui.reports.learning_curves import POINTS, band_of, curve_of, draw_curves
 from remuda.ui.reports.run_groups import Score
 from ui.made_runs import a_run
@@ -18,6 +22,10 @@ from ui.made_runs import a_run
 
 def curves_of(found):
     return draw_curves([(group.name, group.runs) for group in found.groups], found.policies)
+
+
+def text_of(figure):
+    return [text.get_text() for text in figure.findobj(Text)]
 
 
 @pytest.fixture
@@ -107,7 +115,9 @@ def test_a_curve_is_of_one_policy_or_of_the_mean_of_all(six):
 
 
 def test_the_picture_shows_groups_in_colours_of_their_own(six, tmp_path):
-    (tmp_path / "picture.png").write_bytes(curves_of(compare(sorted(six.glob("0*")))))
+    (tmp_path / "picture.png").write_bytes(
+        curves_of(compare(sorted(six.glob("0*")))).encoded("png")
+    )
     with Image.open(tmp_path / "picture.png") as image:
         assert image.width > 1000
         pixels = np.asarray(image.convert("RGB")).reshape(-1, 3)
@@ -119,7 +129,7 @@ def test_the_picture_shows_groups_in_colours_of_their_own(six, tmp_path):
 @pytest.mark.parametrize("lines", [0, 1, 2])
 def test_short_runs_can_be_compared(tmp_path, lines):
     runs = [a_run(tmp_path / str(seed), seed, lines=lines) for seed in range(2)]
-    assert curves_of(compare(runs))
+    assert curves_of(compare(runs)).encoded("png")
     assert "10.5 ± 0.50" in page_of(compare(runs))
 
 
@@ -135,7 +145,7 @@ def test_the_page_escapes_everything_that_comes_from_a_run(tmp_path):
     assert "<i>" not in html
     assert "<b>" not in html
     assert html.count("&lt;script&gt;") >= 4  # game, group, policy, how it ended
-    assert curves_of(compare([run, other]))
+    assert curves_of(compare([run, other])).encoded("png")
 
 
 def test_the_command_compares(six, tmp_path, monkeypatch, capsys):
@@ -171,7 +181,9 @@ def test_a_single_run_or_directory_may_be_compared(six):
     [
         3,
         None,
-        {"a": "run"},
+        {"a": 3},
+        {"a": {"b": "run"}},
+        {3: "run"},
         [3],
         [],
     ],
@@ -275,5 +287,139 @@ def test_a_comparison_is_printed_as_a_short_table(six):
         "to",
         "12.0",
     ]
-    assert len(lines) == 6
+    assert len(lines) == 7
+    assert "fewer than 5 seeds" in lines[6]
     assert "<td>agent_1</td>" in found._repr_html_()
+
+
+def test_an_earlier_comparison_is_kept(six, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "comparison").mkdir()
+    (tmp_path / "comparison/report.html").write_text("earlier")
+    assert command(["compare", "0.001-0"]) == 0
+    assert "wrote comparison-2/report.html" in capsys.readouterr().out
+    assert (tmp_path / "comparison/report.html").read_text() == "earlier"
+
+
+def test_long_names_and_large_returns_fit_a_terminal(tmp_path):
+    name = "an_agent_with_a_name_of_forty_characters"
+    runs = [a_run(tmp_path / str(seed), seed, level=1.5e30, names=(name, "b")) for seed in range(2)]
+    console = Console(width=80, file=io.StringIO(), color_system=None)
+    print_comparison(compare(runs), console)
+    shown = console.file.getvalue()
+    assert "…" not in shown
+    assert "1.5e+30 ± 0" in shown
+    assert shown.count(name[:12]) == 2
+
+
+def test_a_mapping_names_the_groups(six):
+    runs = {"IPPO": sorted(six.glob("0.001-*")), "MAPPO": six / "0.01-0"}
+    found = compare(runs)
+    assert [(g.name, g.seeds) for g in found.groups] == [("IPPO", (0, 1, 2)), ("MAPPO", (0,))]
+    assert set(found.scores()["group"]) == {"IPPO", "MAPPO"}
+    assert "IPPO" in page_of(found)
+    assert str(found).splitlines()[2].startswith("IPPO ")
+    even = compare({"IPPO": six / "0.001-0", "MAPPO": six / "0.01-0"})
+    assert list(even.to_rliable()) == ["IPPO", "MAPPO"]
+    assert [*even.to_marl_eval()["remuda"]["treasure_hunt"]] == ["IPPO", "MAPPO"]
+
+
+def test_runs_of_one_name_that_differ_by_more_than_their_seed_stay_groups(six):
+    found = compare({"IPPO": six, "": []})
+    names = ["IPPO, learning_rate 0.001", "IPPO, learning_rate 0.01"]
+    assert [group.name for group in found.groups] == names
+    assert list(found.to_rliable()) == names
+
+
+def test_a_run_has_one_name(six):
+    assert len(compare({"a": [six / "0.01-0", six / "0.01-0"]}).groups) == 1
+    with refuses(remuda.UsageError):
+        compare({"a": six / "0.01-0", "b": six / "0.01-0"})
+    twins = compare({"a": six / "0.01-0", "b": six / "0.01-1"})
+    assert [group.name for group in twins.groups] == ["a", "b"]  # their settings are equal
+
+
+def test_the_command_names_groups(six, tmp_path, capsys):
+    (six / "0.01-2").rename(six / "rate=1")  # a path that exists is no name
+    runs = [f"IPPO={six}/0.001-0", f"IPPO={six}/0.001-1", f"{six}/rate=1"]
+    assert command(["compare", *runs, "--out", str(tmp_path / "page"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["groups"]
+    assert [group["name"] for group in found] == ["IPPO", "learning_rate 0.01"]
+    assert found[0]["seeds"] == [0, 1]
+
+
+def test_a_report_of_a_picture_s_name_is_the_figure_alone(six, tmp_path, capsys):
+    """It was a directory of that name."""
+    begins = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}
+    for kind, begin in begins.items():
+        path = tmp_path / "paper" / f"figure.{kind}"
+        assert command(["compare", str(six), "--out", str(path)]) == 0
+        assert path.read_bytes().startswith(begin)
+        assert f"wrote {path}" in capsys.readouterr().out.replace("\n", "")
+    assert len([*(tmp_path / "paper").iterdir()]) == 3
+    assert compare(six).report(tmp_path / "page") == tmp_path / "page" / "report.html"
+    assert (tmp_path / "page" / "learning.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_a_picture_shows_one_game(tmp_path):
+    runs = [a_run(tmp_path / game, game=game) for game in ("tag", "treasure_hunt")]
+    with refuses(remuda.UsageError):
+        compare(runs).report(tmp_path / "figure.pdf")
+    (tmp_path / "made.pdf").mkdir()
+    with refuses(RunDirectoryError):
+        compare(runs[:1]).report(tmp_path / "made.pdf")
+
+
+def test_few_seeds_are_noted(six, tmp_path, capsys):
+    assert command(["compare", str(six), "--out", str(tmp_path / "page")]) == 0
+    assert "train at least 5" in " ".join(capsys.readouterr().out.split())
+    assert "train at least 5" in (tmp_path / "page" / "report.html").read_text()
+    one = compare(six / "0.001-0")  # it has no interval
+    five = compare([a_run(tmp_path / f"{seed}", seed) for seed in range(5)])
+    assert not any("seeds" in note for found in (one, five) for note in notes_on(found))
+
+
+def test_the_figure_says_what_its_band_is(six):
+    assert any("± 1 standard error" in text for text in text_of(curves_of(compare(six)).figure))
+    (one,) = compare(six / "0.001-0").groups
+    single = draw_curves([(one.name, one.runs)], ("agent_0",)).figure
+    assert not any("standard error" in text for text in text_of(single))
+
+
+def a_shared_run(path, seed):
+    """A run of one policy for two agents, whose returns rise to 11 and 16."""
+    run = a_run(path, seed, names=("shared",), population={"sharing": {"agent_*": "shared"}})
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    for line in lines:
+        earned = line["policies"]["shared"]["mean_return"]
+        line["episode_metrics"] = {"agent_0/return": earned + 1, "agent_1/return": earned + 6}
+    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    summary = json.loads((run / "summary.json").read_text())
+    evaluation = summary["evaluation"]
+    evaluation["policies"] = evaluation["agents"]
+    evaluation["agents"] = {
+        f"agent_{i}": {"mean": 11.0 + 5 * i + seed, "standard_error": 0.5} for i in range(2)
+    }
+    (run / "summary.json").write_text(json.dumps(summary))
+    return run
+
+
+def test_agents_of_shared_and_independent_runs_are_compared(tmp_path):
+    """Only the mean over the policies of each run was shown."""
+    shared = [a_shared_run(tmp_path / f"s{seed}", seed) for seed in range(2)]
+    own = [a_run(tmp_path / f"o{seed}", seed) for seed in range(2)]
+    found = compare({"shared": shared, "independent": own})
+    assert found.policies == ("agent_0", "agent_1")
+    assert not any("share no policy" in note for note in notes_on(found))
+    means = [[group.evaluated(name).mean for name in found.policies] for group in found.groups]
+    assert means == [[11.5, 16.5], [10.5, 15.5]]
+    trained = [group.in_training("agent_1").mean for group in found.groups]
+    assert trained == pytest.approx([trained[1] + 1, trained[1]])
+    assert found.groups[0].evaluated().mean == 10.5  # of the one policy, as before
+    (run, _), (other, _) = (group.runs for group in found.groups)
+    turns, values = curve_of(run, "agent_1")
+    assert values == pytest.approx(curve_of(other, "agent_1")[1] + 1, abs=0.5)
+    assert len(turns) == 40
+    assert found.to_rliable("agent_0")["shared"].tolist() == [[11.0], [12.0]]
+    assert curves_of(found).encoded("svg").count(b"agent_1") >= 1
+    assert compare(shared).policies == ("shared",)

@@ -12,6 +12,7 @@ import remuda
 from refusals import refuses
 from remuda.config import load_config
 from remuda.system.loading import PYTHON, file_name
+from remuda.system.trust import ALLOW
 from remuda.ui.cli.main import run as command
 from remuda.ui.cli.resuming import find_unfinished
 from remuda.ui.reports.summary import find_runs, list_runs, summarise
@@ -52,6 +53,16 @@ def test_runs_are_found_and_what_is_damaged_is_named(tmp_path, capsys, monkeypat
     assert "there is no run in" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("mark", ["target.safetensors", "psro.jsonl"])
+def test_runs_of_exploiters_are_listed_only_in_their_own_directory(tmp_path, mark):
+    mine, exploit = a_run(tmp_path / "mine"), tmp_path / "exploits" / "rps"
+    exploiters = a_run(exploit / "agent_0")
+    assert find_runs(tmp_path) == [exploiters, mine]
+    (exploit / mark).touch()
+    assert find_runs(tmp_path) == [mine]
+    assert find_runs(exploit) == [exploiters]
+
+
 def test_a_terminal_of_80_columns_shows_paths_whole(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     a_run(tmp_path / "treasure_hunt-20261126-101655")
@@ -80,7 +91,7 @@ class Evil:
         return (self.marker.write_text, ("was run",))
 
 
-def test_nothing_that_a_listed_run_names_is_run(tmp_path, capsys):
+def test_nothing_that_a_listed_run_names_is_run(tmp_path, monkeypatch, capsys):
     """The pickle of an algorithm was read, and did whatever it held."""
     path, marker = a_run(tmp_path / "runs" / "theirs"), tmp_path / "marker"
     code = pickle.dumps((PYTHON, pickle.dumps(Evil(marker))))
@@ -93,7 +104,11 @@ def test_nothing_that_a_listed_run_names_is_run(tmp_path, capsys):
     (found,) = json.loads(capsys.readouterr().out)
     assert (found["game"], found["turns"], found["damaged"]) == ("treasure_hunt", 40000, "")
     assert not marker.exists()
-    with pytest.raises(remuda.RemudaError):  # a run that is opened is another thing
+    with pytest.raises(remuda.RemudaError, match=ALLOW):
+        remuda.load(path)
+    assert not marker.exists()
+    monkeypatch.setenv(ALLOW, "1")
+    with pytest.raises(remuda.RemudaError):
         remuda.load(path)
     assert marker.read_text() == "was run"
 

@@ -20,6 +20,8 @@ from remuda.config import Config, load_config, write_config
 from remuda.errors import RunDirectoryError
 from remuda.runs.metrics import PolicyRecord, Record
 from remuda.ui.plots.charts import learning_chart, smooth
+from remuda.ui.plots.drawing import Picture
+from remuda.ui.reports.html import render
 from remuda.ui.reports.report import draw_parts, write_report
 from remuda.ui.reports.results import COLUMNS, print_files, print_results, remarks
 from remuda.ui.reports.summary import read_run
@@ -184,10 +186,19 @@ def test_a_policy_s_own_loss_is_drawn_apart_from_the_total(tmp_path: Path) -> No
     assert titles() == ["Return per episode", "Loss", "Policy loss", "Value loss"]
     *_, own, values = learning_chart(read_run(run)).axes
     assert values.get_yscale() == "log"
+    labels = {label.get_text() for label in values.get_yticklabels()}
+    assert "1e-06" in labels, "a number, since the markup of a power of ten is not drawn"
+    assert not any("$" in label for label in labels)
     assert own.get_yscale() == "linear"
     assert min(own.lines[0].get_ydata()) == pytest.approx(-0.39)  # as measured; then smoothed
     write_report(run)
     assert_pictures(run)
+
+
+def test_commands_in_prose_are_code() -> None:
+    drawn = Picture("payoff", "Payoffs", "a<b; see `remuda analyse`")
+    page = render("section.html", heading="", sentences={}, why="", pictures=[drawn], prefix="")
+    assert "a&lt;b; see <code>remuda analyse</code>" in page
 
 
 @pytest.mark.slow
@@ -295,9 +306,10 @@ def test_a_narrow_terminal_is_told_who_earned_what(tmp_path: Path, width: int) -
         assert all(name in text for name in names)
 
 
+@pytest.mark.parametrize("name", ["a", "a_name_of_twenty_letters"])
 @pytest.mark.parametrize("width", [56, 70, 80, 96, 110])
-def test_no_heading_is_cut_where_names_are_long(tmp_path: Path, width: int) -> None:
-    run = a_run(tmp_path, ["a_name_of_twenty_letters", "the_second"])
+def test_no_heading_is_cut(tmp_path: Path, width: int, name: str) -> None:
+    run = a_run(tmp_path, [name, "the_second"])
     console = Console(width=width, file=io.StringIO())
     print_results(run, console)
     print_files(run, console)
@@ -305,7 +317,7 @@ def test_no_heading_is_cut_where_names_are_long(tmp_path: Path, width: int) -> N
     (heading,) = [line for line in console.file.getvalue().split("\n") if "greedy return" in line]
     known = {"policy", "greedy return", *(name for name, _ in COLUMNS)}
     assert set(re.split(r"\s{2,}", heading.strip())) <= known
-    assert "a_name_of_twenty_letters" in console.file.getvalue()
+    assert f"{name} " in console.file.getvalue()
 
 
 def test_who_takes_the_seat_of_a_policy_that_never_learns_is_told(tmp_path: Path) -> None:

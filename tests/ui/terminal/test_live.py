@@ -105,6 +105,15 @@ def test_a_narrow_terminal_keeps_what_matters_most() -> None:
     assert not any("…" in line for line in lines)
 
 
+@pytest.mark.parametrize("size", [-9_999_999.0, -1.23456e30])
+def test_large_numbers_are_not_cut(size: float) -> None:
+    large = replace(POLICY, mean_return=size, loss=size)
+    lines = lines_of(a_picture(a_record(policy=large)), 80)
+    row = next(line for line in lines if "agent_0" in line)
+    assert row.split()[1] == f"{size:.0e}"
+    assert "…" not in row
+
+
 @pytest.mark.parametrize("width", [20, 40, 60, 80, 100, 200])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     assert max(map(len, lines_of(a_picture(a_record()), width))) <= width
@@ -160,11 +169,6 @@ def test_names_are_no_markup() -> None:
 def test_a_long_path_keeps_its_end() -> None:
     goal = replace(GOAL, directory=Path("/very/long" * 20) / "treasure_hunt-7")
     assert lines_of(LivePicture(goal), 80)[0].endswith("/treasure_hunt-7")
-
-
-def test_shares_above_the_whole_do_not_burst_the_bar() -> None:
-    record = replace(a_record(), shares={"env": 0.9, "infer": 0.4})
-    assert max(map(len, lines_of(a_picture(record), 80))) <= 80
 
 
 def test_an_interval_without_episodes_keeps_the_return() -> None:

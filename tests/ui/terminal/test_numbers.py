@@ -2,7 +2,7 @@
 
 import pytest
 
-from remuda.ui.terminal.numbers import between, to_width
+from remuda.ui.terminal.numbers import between, decimal, in_width, number, to_width
 
 
 @pytest.mark.parametrize(
@@ -28,3 +28,13 @@ def test_intervals_have_the_digits_of_their_width(low, high, told):
 
 def test_a_value_has_the_digits_of_its_interval():
     assert to_width((1234.5678, 1230.1, 1239.2), 9.1) == ("1,234.6", "1,230.1", "1,239.2")
+
+
+def test_large_numbers_have_an_exponent():
+    assert (number(-9_999_999.0), number(-1e30)) == ("-9,999,999", "-1e+30")
+    assert (decimal(1234.56, 1), decimal(1.234e29, 1)) == ("1234.6", "1.23e+29")
+
+
+@pytest.mark.parametrize("value", [0.0, 0.0123, -12.34, 999_999.0, -9_999_999.0, -1.234e30, None])
+def test_a_number_fits_into_its_column(value):
+    assert len(in_width(value, 7)) <= 7

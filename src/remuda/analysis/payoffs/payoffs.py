@@ -92,6 +92,11 @@ class Payoffs:
         found: Numbers = self.means[0]
         return found
 
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Numbers:
+        """Return the mean returns for functions of arrays: `matrix` if symmetric, else `means`."""
+        found = self.matrix if self.symmetric else self.means
+        return np.array(found, dtype) if copy is not False else np.asarray(found, dtype)
+
     def without_rounding(self, value: float) -> float:
         """Return a difference or a mean of payoffs, and 0 instead of a rounding error."""
         return value if abs(value) >= 1e-9 * float(np.nanmax(np.abs(self.means))) else 0.0

@@ -49,7 +49,7 @@ class Elo:
 
 
 def elo(
-    wins: npt.ArrayLike,
+    wins: npt.ArrayLike | Payoffs,
     draws: npt.ArrayLike | None = None,
     *,
     names: Sequence[str] = (),
@@ -61,11 +61,15 @@ def elo(
     A draw is half a win for both. The covariance is the inverse Fisher information, in which a draw
     is as uncertain as a win. With many draws, intervals are therefore slightly too wide.
 
-    - `wins`: [n, n] how often the row beat the column.
+    - `wins`: [n, n] how often the row beat the column; or `run.payoffs(wins=True)`.
     - `draws`: [n, n] how often they drew, symmetric; None: never.
     - `prior`: number of virtual matches against a strategy of average skill, half of them won.
     """
     check_level(level)
+    if isinstance(wins, Payoffs):
+        if draws is not None or names:
+            raise UsageError("elo: Payoffs have their own draws and names; leave both out")
+        return elo_of(wins, prior, level)
     won = np.array(wins, np.float64)
     drawn = np.zeros_like(won) if draws is None else np.array(draws, np.float64)
     if won.ndim != 2 or won.shape[0] != won.shape[1] or won.shape != drawn.shape or not len(won):

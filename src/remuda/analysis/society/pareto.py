@@ -48,7 +48,7 @@ def hypervolume(
     except ImportError:
         raise UsageError(
             "hypervolumes are computed by moocore, which is not installed: "
-            "pip install 'remuda-rl[analysis]'"
+            "pip install -e '.[analysis]'"
         ) from None
     limit = limit * signs(maximise, p.shape[1])
     better = check_finite(p[(p < limit).all(1)])

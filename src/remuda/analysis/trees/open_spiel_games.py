@@ -1,4 +1,4 @@
-"""Small games of OpenSpiel as trees. Requires the extra: `pip install "remuda-rl[openspiel]"`.
+"""Small games of OpenSpiel as trees. Requires the extra `openspiel`.
 
 Lanctot et al. 2019, "OpenSpiel: a framework for reinforcement learning in games".
 """

@@ -296,7 +296,7 @@ def _make(
         __import__(package)
     except ImportError as error:
         raise ConfigError(
-            f"{library}:{name} needs {package} ({error}): pip install 'remuda-rl[worlds]'"
+            f"{library}:{name} needs {package} ({error}): pip install -e '.[worlds]'"
         ) from None
     refusals = gymnasium.error.Error, TypeError, ValueError, AssertionError
     with making(f"{library}:{name}", *refusals):

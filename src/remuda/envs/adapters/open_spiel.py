@@ -227,7 +227,7 @@ def load_game(name: str) -> tuple[Any, Any]:
         spiel: Any = import_module("pyspiel")
     except ImportError as error:
         raise ConfigError(
-            f"open_spiel:{name} needs OpenSpiel ({error}): pip install 'remuda-rl[openspiel]'"
+            f"open_spiel:{name} needs OpenSpiel ({error}): pip install -e '.[openspiel]'"
         ) from None
     short = name.partition("(")[0]
     if short not in spiel.registered_names():

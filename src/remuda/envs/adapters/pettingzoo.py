@@ -65,7 +65,7 @@ def _offered(name: str) -> dict[str, Callable[..., Any]]:
         import pettingzoo
     except ImportError as error:
         raise ConfigError(
-            f"pettingzoo:{name} needs PettingZoo ({error}): pip install 'remuda-rl[pettingzoo]'"
+            f"pettingzoo:{name} needs PettingZoo ({error}): pip install -e '.[pettingzoo]'"
         ) from None
     path = name.removeprefix("pettingzoo.").replace(".", "/")
     known = re.sub(r"_v(\d+)$", r"-v\1", path)  # modules end in _v3, registered names in -v3

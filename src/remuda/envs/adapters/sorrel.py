@@ -42,9 +42,7 @@ from remuda.types import AgentSpec, Array, Bools, Floats, Integers
 try:
     from greenlet import getcurrent, greenlet
 except ImportError as error:
-    raise ConfigError(
-        f"Sorrel games need greenlet ({error}): pip install 'remuda-rl[sorrel]'"
-    ) from None
+    raise ConfigError(f"Sorrel games need greenlet ({error}): pip install -e '.[sorrel]'") from None
 
 
 EXAMPLES = data.load("sorrel")
@@ -318,7 +316,7 @@ def make_sorrel(name: str, /, num_envs: int = 1, **sections: Any) -> SorrelCopie
         )
     except ImportError as error:
         raise ConfigError(
-            f"sorrel:{name} needs Sorrel and Python 3.12 ({error}): pip install 'remuda-rl[sorrel]'"
+            f"sorrel:{name} needs Sorrel and Python 3.12 ({error}): pip install -e '.[sorrel]'"
         ) from None
     usual = _from_file(example) if "file" in example else example["config"]
     more = example.get("more", {})

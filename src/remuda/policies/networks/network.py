@@ -12,6 +12,7 @@ from torch import Tensor
 from remuda.config import NetworkConfig
 from remuda.policies.networks.encoder import Encoder, Weights, unroll
 from remuda.policies.networks.kernels.compiled_pass import PlainLayers
+from remuda.policies.networks.kernels.gru import run_gru
 from remuda.policies.networks.kernels.perceptron import LINEAR, through
 from remuda.policies.networks.layers import Scale, initialise_layer, linear_shapes, scaled
 from remuda.policies.stack import Parameters, Shapes
@@ -109,7 +110,7 @@ class Network(ABC):
         if self.encoder is not None and self.encoder.memory:
             x, state = self.encoder.step(tower, weights, inputs, state)
             return self._through_hidden(weights, tower, x), state
-        state = recur(weights, apply(weights, GATES[0], self._tower(weights, tower, inputs)), state)
+        state = self._recur(weights, self._tower(weights, tower, inputs), state)
         return state, state
 
     def _unrolled(
@@ -125,12 +126,15 @@ class Network(ABC):
             x = unroll(partial(self.encoder.step, tower, weights), inputs, state, burn_in)
             return self._through_hidden(weights, tower, x)
 
-        def step(now: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
-            after = recur(weights, now, before)
-            return after, after
+        return self._recur(weights, self._tower(weights, tower, inputs), state, burn_in)
 
-        gates = apply(weights, GATES[0], self._tower(weights, tower, inputs))
-        return unroll(step, gates, state, burn_in)
+    def _recur(
+        self, weights: Weights, features: Tensor, state: Tensor, burn_in: Tensor | None = None
+    ) -> Tensor:
+        gates, memory = apply(weights, GATES[0], features), GATES[1]
+        return run_gru(
+            gates, weights[f"{memory}.weight"], weights[f"{memory}.bias"], state, burn_in
+        )
 
     def compiled_layers(self, weights: Weights) -> PlainLayers | None:
         """Return all layers, which read these weights in place, if `outputs` can be compiled."""
@@ -159,15 +163,6 @@ def gate_shapes(inputs: int, units: int) -> dict[str, tuple[int, ...]]:
     """Return the parameter shapes of a gated recurrent layer."""
     found = linear_shapes(GATES[0], inputs, 3 * units)
     return found | linear_shapes(GATES[1], units, 3 * units)
-
-
-def recur(weights: Weights, gates: Tensor, state: Tensor) -> Tensor:
-    """Return a GRU's next state [K, B, units], as torch.nn.GRUCell; `gates` are from `gates_in`."""
-    reset, update, new = gates.chunk(3, -1)
-    own_reset, own_update, own_new = apply(weights, "gates_memory", state).chunk(3, -1)
-    update = (update + own_update).sigmoid()
-    new = (new + (reset + own_reset).sigmoid() * own_new).tanh()
-    return new + update * (state - new)
 
 
 class Heads(Network):

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from remuda.errors import RunDirectoryError
-from remuda.solvers.exploit.target import RECORD
+from remuda.runs.run_directory import PSRO_RECORD
 from remuda.system.checkpoint.names import make_directory
 from remuda.system.checkpoint.opening import APPEND, lock_directory, open_file, read_file
 from remuda.system.checkpoint.state import sweep, write_whole
 
-LINES, LOCK = RECORD, "lock"
+LINES, LOCK = PSRO_RECORD, "lock"
 CHECK = "check"  # the key of a line's checksum, which covers the rest of the line
 PREVIOUS = "previous"  # the key of the previous line's checksum
 KIND = "psro"  # the key of the format version in the first line

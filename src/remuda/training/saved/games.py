@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -14,6 +14,7 @@ from remuda.envs.description import EnvSpec, unchanged
 from remuda.envs.registry import CHANGED, RANDOM, Game, find_game
 from remuda.errors import ConfigError, UsageError
 from remuda.evaluation.tournaments.entrants import Entrant
+from remuda.population.run_spec import RunSpec
 from remuda.training.saved.policies import Reference, SavedPolicies, is_of_run
 
 
@@ -189,6 +190,21 @@ def other_games(
 def unmeasured(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return a game's options without `env.episode_metrics`, which does not change the game."""
     return {name: value for name, value in options.items() if name != "env.episode_metrics"}
+
+
+def with_game_options(spec: RunSpec, options: Mapping[str, Any]) -> RunSpec:
+    """Return a run whose game has other options; a `UsageError` if its policies cannot play it."""
+    if not options:
+        return spec
+    env = spec.config.env.model_copy(update={"options": overlay(spec.config.env.options, options)})
+    made = made_with(RunGame(spec.config, spec.env.changed), options)
+    described = EnvSpec.of(spec.config.game, made)
+    if difference := spec.env.difference(described):
+        keys = " and ".join(f"env.options.{name}" for name in options)
+        raise UsageError(
+            f"{keys}: the run's policies cannot play {spec.config.game} with this: {difference}"
+        )
+    return replace(spec.with_config({"env": env}), env=described)
 
 
 def made_with(source: RunGame, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -63,7 +63,7 @@ def psro(
             be passed with it.
         view: shows training; None: the live view in a terminal, otherwise plain lines.
         on_iteration: called with each iteration, including those read from disk by `resume`.
-        settings: the options of `remuda psro` in docs/commands.md, such as `oracle="ppo"` or
+        settings: the options that `remuda psro --help` lists, such as `oracle="ppo"` or
             `policy={"learning_rate": 1e-3}`.
 
     Returns:

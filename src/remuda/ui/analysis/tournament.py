@@ -22,6 +22,7 @@ from remuda.analysis.payoffs.self_and_cross_play import SelfAndCrossPlay
 from remuda.evaluation.tournaments.engine import Tournament
 from remuda.evaluation.tournaments.sequential_test import Look, in_words
 from remuda.ui.terminal.live import PlayProgress
+from remuda.ui.terminal.numbers import decimal
 from remuda.ui.terminal.tables import table_of
 
 POOR, GOOD = np.array([120, 60, 60]), np.array([40, 110, 70])  # RGB of smallest and largest mean
@@ -128,7 +129,7 @@ def print_tournament(game: str, found: Tournament, console: Console | None = Non
 
 def _gap(found: SelfAndCrossPlay, decimals: int) -> str:
     own, others, gap = (
-        f"{mean:.{decimals}f}±{error:.{decimals}f}"
+        f"{decimal(mean, decimals)}±{decimal(error, decimals)}"
         for mean, error in (found.self_play, found.cross_play, found.gap)
     )
     return f"self-play {own}, cross-play {others}, gap {gap} (± over entrants)"
@@ -151,8 +152,8 @@ def _columns(
     found: Tournament, decimals: int, width: int
 ) -> tuple[Sequence[str], Sequence[str], bool]:
     """Return headings and labels that fit (numbers for long names), and whether errors fit."""
-    means = [f"{mean:.{decimals}f}" for mean in found.means.flat]
-    errors = [f"±{error:.{decimals}f}" for error in found.errors.flat]
+    means = [decimal(mean, decimals) for mean in found.means.flat]
+    errors = [f"±{decimal(error, decimals)}" for error in found.errors.flat]
     names = list(found.entrants)
     numbers = [str(number) for number in range(1, len(names) + 1)]
     numbered = [f"{number} {name}" for number, name in zip(numbers, names, strict=True)]
@@ -192,6 +193,6 @@ def _folded(
 def _cell(decimals: int, mean: float, error: float, share: float) -> Text:
     if np.isnan(mean):
         return Text("-", "dim")
-    words = f"{mean:.{decimals}f}" + ("" if np.isnan(error) else f"±{error:.{decimals}f}")
+    words = decimal(mean, decimals) + ("" if np.isnan(error) else f"±{decimal(error, decimals)}")
     red, green, blue = (POOR + share * (GOOD - POOR)).round().astype(int).tolist()
     return Text(words, f"white on rgb({red},{green},{blue})")

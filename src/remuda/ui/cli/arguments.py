@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import os
-import shutil
-import textwrap
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +13,6 @@ from pydantic import ValidationError
 from remuda.config import (
     Each,
     Section,
-    describe_fields,
     explain,
     fields_of,
     overlay,
@@ -174,32 +169,6 @@ def _positional(words: Sequence[str], name: str, model: type[Section], tree: Tre
     raise ConfigError(
         f"unexpected {words[1]!r}; options are --NAME VALUE, lists --NAME [A,B]; see --help"
     )
-
-
-def help_of(model: type[Section], program: str, positional: str) -> str:
-    """Return the help of a command: every flag with its type, default and docstring."""
-    import tyro
-
-    describe_fields(model)
-    text = io.StringIO()
-    with contextlib.redirect_stdout(text), contextlib.suppress(SystemExit):
-        tyro.cli(model, prog=program, args=["--help"], config=(tyro.conf.FlagConversionOff,))
-    _, summary, rest = text.getvalue().rstrip().split("\n\n", 2)
-    field, name = model.model_fields[positional], positional.upper()
-    word = name + (" ..." if is_tuple(field.annotation) else "")
-    word = word if field.is_required() else f"[{word}]"
-    summary = (
-        f"{' '.join(summary.split())} {name} is short for --{positional} {name}; it may come "
-        "first, or after an option with a single value."
-    )
-    return f"usage: {program} {word} [OPTIONS]\n\n{wrapped(summary)}\n\n{rest}"
-
-
-def wrapped(text: str, indent: str = "") -> str:
-    """Wrap paragraphs to the terminal's width; indent all lines but the first."""
-    width = shutil.get_terminal_size().columns
-    parts = text.split("\n\n")
-    return "\n\n".join(textwrap.fill(part, width, subsequent_indent=indent) for part in parts)
 
 
 def is_tuple(kind: Any) -> bool:

@@ -16,9 +16,10 @@ from remuda.errors import ConfigError, RemudaError
 from remuda.system.output import OutputError, unfailing
 from remuda.system.user_errors import naming_user_code
 from remuda.system.version import __version__
-from remuda.ui.cli.arguments import help_of, parse_flags, validate, wrapped
+from remuda.ui.cli.arguments import parse_flags, validate
 from remuda.ui.cli.commands import games, one_run, options, several_runs, solvers
 from remuda.ui.cli.commands import train as training
+from remuda.ui.cli.help import help_of, is_help, wrapped
 from remuda.ui.cli.program import INTERRUPTED, exit_message, set_exit_hints
 
 
@@ -104,13 +105,9 @@ def run(words: Sequence[str]) -> int:
     """Run one command; return the exit code. Print errors that the user can fix as one line."""
     set_exit_hints()
     command = COMMANDS.get(words[0]) or UNLISTED.get(words[0]) if words else None
-    is_long = command is not None and command.is_long and not _asks_for_help(words)
+    is_long = command is not None and command.is_long and not is_help(words[1:])
     with unfailing() if is_long else nullcontext():
         return _run(words, command)
-
-
-def _asks_for_help(words: Sequence[str]) -> bool:
-    return any(word in ("-h", "--help") for word in words[1:])
 
 
 def _run(words: Sequence[str], command: Command | None) -> int:
@@ -125,8 +122,8 @@ def _run(words: Sequence[str], command: Command | None) -> int:
             near = difflib.get_close_matches(words[0], COMMANDS, n=1)
             hint = f"did you mean {near[0]}? " if near else ""
             raise ConfigError(f"no command {words[0]!r}; {hint}Commands: {', '.join(COMMANDS)}")
-        if _asks_for_help(words):
-            print(_help(words[0], command))
+        if is_help(words[1:]):
+            print(_help(words[0], command, words[1:]))
             return 0
         with naming_user_code():
             if command.takes_words:
@@ -143,9 +140,10 @@ def _run(words: Sequence[str], command: Command | None) -> int:
         return INTERRUPTED
 
 
-def _help(name: str, command: Command) -> str:
-    text = help_of(command.options, f"remuda {name}", command.positional)
-    if command.options is Config:
+def _help(name: str, command: Command, words: Sequence[str]) -> str:
+    program, summary = f"remuda {name}", command.summary
+    text = help_of(words, command.options, program, command.positional, summary)
+    if command.options is Config and text.startswith("usage"):
         presets = "; ".join(f"{each}, for {preset.suits}" for each, preset in all_presets().items())
         more = _help_texts()[1].format(presets=presets)
         text += "\n\n" + wrapped(f"{more}\n{EXIT_CODES}")

@@ -1,133 +1,103 @@
-"""Generate pages of docs/ from the declarations of keys, options and columns of the metrics.
+"""Generate the site's reference: commands, keys of the configuration, metrics, public Python.
 
-python -m remuda.ui.cli.reference docs
+`make site` adds these pages to those of docs/ (.site/hooks.py); none is written to disk there.
 """
 
 from __future__ import annotations
 
-import sys
-import types
-from collections.abc import Iterator
+import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from jinja2 import Template
-from pydantic.fields import FieldInfo
 
-from remuda.config import Config, Section, describe_fields
+from remuda.config import Config
 from remuda.runs.columns import COLUMNS
 from remuda.runs.metrics import SHARES
 from remuda.ui.cli.main import COMMANDS, EXIT_CODES
+from remuda.ui.cli.option_entries import (
+    Entry,
+    entries_of,
+    own_entries,
+    sections_of,
+    sections_of_runs,
+)
 
-BAR = "\\|"  # in a cell
 TEXTS = Path(__file__).parents[1] / "templates"
-CONSTRAINTS = {"Gt": "above {}", "Ge": "at least {}", "Lt": "below {}", "Le": "at most {}"}
+PAGE = re.compile(r"docs/(\w+)\.md")
+"""A page that a docstring names; on the site it is beside those that are generated."""
+SHARED = "options-of-several-commands"
 
 
 def configuration_page() -> str:
-    """Return docs/configuration.md."""
-    start = (TEXTS / "configuration.md").read_text()
-    return "\n".join([start, "## At the top\n", *_tables(Config, "## ")]) + "\n"
+    """Return the page of all keys, in a section for each section of the configuration."""
+    parts = [(TEXTS / "configuration.md").read_text(), "## At the top\n"]
+    for section, model in sections_of(Config).items():
+        parts += [f"## {section}\n"] if section else []
+        parts += [_lines(entry, key, key) for key, entry in entries_of(model, section).items()]
+    return "\n".join(parts)
 
 
 def commands_page() -> str:
-    """Return docs/commands.md."""
+    """Return the page of all commands; options that mean the same in several are listed once."""
+    own = {name: each.options for name, each in COMMANDS.items() if each.options is not Config}
+    options = {name: own_entries(model) for name, model in own.items()}
+    shared = _shared(list(options.values()))
     parts = [(TEXTS / "commands.md").read_text()]
     for name, command in COMMANDS.items():
         parts += [f"## remuda {name}\n", f"{command.summary}\n"]
-        if command.options is Config:
+        if name not in own:
             parts.append("Its options are the keys of [the configuration](configuration.md).\n")
-        else:
-            parts.append(f"`remuda {name} {command.positional.upper()} [OPTIONS]`\n")
-            parts += [*_tables(command.options, "### ", "--"), ""]
+            continue
+        parts.append(f"`remuda {name} {command.positional.upper()} [OPTIONS]`\n")
+        links = [f"[`--{key}`](#{key})" for key in options[name] if key in shared]
+        if links:
+            parts.append(f"Options of [several commands](#{SHARED}): {', '.join(links)}.\n")
+        for section in sections_of_runs(own[name]):
+            link = f"[key of `{section}`](configuration.md#{section})"
+            parts.append(f"Each {link} is an option, too.\n")
+        parts += [
+            _lines(entry, f"--{key}", f"{name}--{key}")
+            for key, entry in options[name].items()
+            if key not in shared
+        ]
+    parts.append("## Options of several commands\n")
+    parts += [_lines(entry, f"--{key}", key) for key, entry in shared.items()]
     codes = " ".join(EXIT_CODES.split()).removeprefix("exit code: ")
-    return "\n".join([*parts, f"## Exit codes\n\n{codes}"]) + "\n"
+    return "\n".join([*parts, f"## Exit codes\n\n{codes}\n"])
 
 
 def metrics_page() -> str:
-    """Return docs/metrics.md."""
+    """Return the page of all columns of the metrics."""
     template = Template((TEXTS / "metrics.md").read_text(), trim_blocks=True)
     text: str = template.render(columns=COLUMNS, shares=SHARES)
     return text
 
 
-def _tables(
-    model: type[Section], heading: str, dashes: str = "", prefix: str = ""
-) -> Iterator[str]:
-    """Yield the lines of a table of the model's keys, then those of its sections' tables."""
-    describe_fields(model)
-    rows, sections = [], {}
-    for name, info in model.model_fields.items():
-        key = f"{prefix}{name}"
-        if isinstance(info.annotation, type) and issubclass(info.annotation, Section):
-            sections[key] = info.annotation
-            continue
-        default = ""
-        if not info.is_required():
-            value = info.get_default(call_default_factory=True, validated_data={})
-            default = f"`{_plain(value)}`"
-        kind = ", ".join([_words(info.annotation), *_bounds(info.metadata)])
-        cells = [f"`{dashes}{key}`", kind, default, " ".join((info.description or "").split())]
-        rows.append(f"| {' | '.join(cell.replace('|', BAR) for cell in cells)} |")
-    if rows:
-        yield from ("| key | type | default | meaning |", "| --- | --- | --- | --- |", *rows)
-    for key, section in sections.items():
-        yield f"\n{heading}{key}\n"
-        yield from _tables(section, heading, dashes, f"{key}.")
+def python_page() -> str:
+    """Return the page of public names, whose docstrings mkdocstrings fills in."""
+    return (TEXTS / "python.md").read_text()
 
 
-def _words(kind: Any) -> str:
-    """Describe a type for readers who do not know Python."""
-    origin, parts = get_origin(kind), get_args(kind)
-    if origin is Annotated:
-        return ", ".join([_words(parts[0]), *_bounds(parts[1:])])
-    if origin is Literal:
-        return " or ".join(f"`{part}`" for part in parts)
-    if origin in (Union, types.UnionType):
-        return " or ".join(_words(part) for part in parts)
-    if origin in (tuple, list):
-        return f"list of {_words(parts[0])}"
-    if origin is dict:
-        return f"mapping to {_words(parts[1])}"
-    plain = {
-        int: "whole number",
-        float: "number",
-        str: "text",
-        bool: "`true` or `false`",
-        Path: "path",
-        types.NoneType: "`null`",
-        Any: "any value",
-        object: "any value",
-    }
-    return plain.get(kind, getattr(kind, "__name__", str(kind)))
+PAGES = {
+    "commands.md": commands_page,
+    "configuration.md": configuration_page,
+    "metrics.md": metrics_page,
+    "python.md": python_page,
+}
+"""The generated pages by their file on the site."""
 
 
-def _bounds(marks: Any) -> Iterator[str]:
-    for mark in marks:
-        name = type(mark).__name__
-        if name in CONSTRAINTS:
-            yield CONSTRAINTS[name].format(getattr(mark, name.lower()))
-        elif isinstance(mark, FieldInfo):
-            yield from _bounds(mark.metadata)
+def _lines(entry: Entry, key: str, anchor: str) -> str:
+    """Return the entry under a heading, which the site's search finds, with this anchor."""
+    meaning = PAGE.sub(r"[\1.md](\1.md)", entry.meaning)
+    return f"### `{key}` {{ #{anchor} }}\n\n{entry.facts}\n{{ .facts }}\n\n{meaning}\n"
 
 
-def _plain(value: Any) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, tuple | list):
-        return f"[{', '.join(map(_plain, value))}]"
-    return str(value)
-
-
-def main() -> None:
-    """Write the pages to a folder."""
-    folder = Path(sys.argv[1])
-    (folder / "configuration.md").write_text(configuration_page())
-    (folder / "commands.md").write_text(commands_page())
-    (folder / "metrics.md").write_text(metrics_page())
-
-
-if __name__ == "__main__":
-    main()
+def _shared(commands: list[Mapping[str, Entry]]) -> dict[str, Entry]:
+    """Return the options of several commands that are the same in all that have them."""
+    found: dict[str, list[Entry]] = {}
+    for entries in commands:
+        for key, entry in entries.items():
+            found.setdefault(key, []).append(entry)
+    return {key: each[0] for key, each in found.items() if len(each) > 1 and len(set(each)) == 1}

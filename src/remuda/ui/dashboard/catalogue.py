@@ -16,7 +16,7 @@ from remuda.config.algorithm_registry import BUILT_IN, Entries
 from remuda.errors import RemudaError
 from remuda.runs.run_directory import RunDirectory
 from remuda.ui.dashboard.curves import stamp_of
-from remuda.ui.reports.run_groups import ASIDE
+from remuda.ui.reports.group_names import compared
 from remuda.ui.reports.summary import FoundRun, find_runs, summarise
 
 log = logging.getLogger(__name__)
@@ -30,6 +30,7 @@ FILES = (  # the files of a run that the dashboard reads
 )
 SIGNED = ("config.yaml", "status.json", "summary.json", "checkpoints")  # changed by a run
 MOST_POLICIES = 200  # a larger configuration is not validated, which would take too long
+ALGORITHM = "policy.algorithm"  # the setting that the table of runs always shows
 LONGEST = 200  # maximum characters shown of a setting's value
 
 
@@ -47,7 +48,7 @@ class CataloguedRun:
     group: str = ""  # equal for runs that differ only by their seed
 
     def row(self) -> dict[str, Any]:
-        policy = self.settings.get("policy.algorithm")
+        policy = self.settings.get(ALGORITHM)
         names = ("game", "turns", "best", "last", "state", "damaged")
         return {name: getattr(self.found, name) for name in names} | {
             "id": self.id,
@@ -181,5 +182,5 @@ def _shown(value: Any) -> Any:
 
 
 def _group(settings: Mapping[str, Any]) -> str:
-    known = sorted((key, repr(value)) for key, value in settings.items() if key not in ASIDE)
+    known = sorted((key, repr(value)) for key, value in compared(settings).items())
     return hashlib.sha256(repr(known).encode()).hexdigest()[:12] if known else ""

@@ -17,13 +17,14 @@ from remuda.coordinator.status import read_status
 from remuda.errors import RemudaError, RunDirectoryError, UsageError
 from remuda.runs.run_directory import RunDirectory
 from remuda.system.checkpoint.opening import open_stream
-from remuda.ui.dashboard.catalogue import Catalogue, CataloguedRun
+from remuda.ui.dashboard.catalogue import ALGORITHM, Catalogue, CataloguedRun
 from remuda.ui.dashboard.curves import MEAN_RETURN, Curves, RunCurves, band, read_spans, thinned
 from remuda.ui.dashboard.population import PopulationPages
 from remuda.ui.dashboard.watching import READ_ONLY, Watches
-from remuda.ui.reports.run_groups import ASIDE, group_names
+from remuda.ui.reports.group_names import compared, group_names
 
 LOG_BYTES = 64 * 1024  # bytes shown from the end of a log
+MOST_COLUMNS = 40  # settings in the table of runs
 T = TypeVar("T")
 Several = Annotated[  # a parameter that may occur several times in a query
     Sequence[str],
@@ -55,7 +56,7 @@ class Pages:
             "changes": changes,
             "complete": self.catalogue.complete,
             "directory": str(self.catalogue.base),
-            "runs": [run.row() for run in self.catalogue.runs()],
+            **table_of(self.catalogue.runs()),
         }
 
     def run(self, run: str) -> dict[str, Any]:
@@ -100,7 +101,7 @@ class Pages:
             known = self.catalogue.find(name)
             curves = self._curves.of(self.catalogue.files(name).metrics)
             groups.setdefault(known.group or name, []).append((known, curves))
-        names = group_names([_compared(each[0][0]) for each in groups.values()])
+        names = group_names([compared(each[0][0].settings) for each in groups.values()])
         members = [member for each in groups.values() for member in each]
         columns = dict.fromkeys(name for _, curves in members for name in curves.names())
         return {
@@ -196,6 +197,16 @@ class Pages:
         lines, over = self.watches.lines(watch, first, count)
         return {"lines": lines, "over": over}
 
+    def act(
+        self, watch: str, action: int | None, first: Annotated[int, Field(ge=0)] = 0
+    ) -> dict[str, Any]:
+        """Take an action for a person, and return the lines after it; None: the person leaves."""
+        if action is None:
+            self.watches.leave(watch)
+            return {"lines": [], "over": True}
+        self.watches.act(watch, action)
+        return self.watched(watch, first)
+
 
 def _status(files: RunDirectory) -> tuple[dict[str, Any] | None, str]:
     if not files.status.exists():
@@ -232,15 +243,28 @@ def _trace_of(known: CataloguedRun, files: RunDirectory, base: Path) -> Path | N
     return None
 
 
-def _compared(run: CataloguedRun) -> dict[str, Any]:
-    return {key: value for key, value in run.settings.items() if key not in ASIDE}
-
-
 def differences(runs: Sequence[CataloguedRun]) -> dict[str, list[Any]]:
     """Return the settings that differ between runs: by dotted key, a value for each run."""
-    keys = dict.fromkeys(key for run in runs for key in _compared(run))
+    keys = dict.fromkeys(key for run in runs for key in compared(run.settings))
     found = {key: [run.settings.get(key) for run in runs] for key in keys}
     return {key: values for key, values in found.items() if len(set(map(repr, values))) > 1}
+
+
+def table_of(runs: Sequence[CataloguedRun]) -> dict[str, Any]:
+    """Return a row for each run, and the settings that differ between runs of the same game."""
+    values: dict[str, dict[str, set[str]]] = {}  # by key and game
+    for run in {run.group: run for run in runs}.values():  # runs of a group differ by the seed
+        for key, value in compared(run.settings).items():
+            values.setdefault(key, {}).setdefault(run.found.game, set()).add(repr(value))
+    columns = [
+        key
+        for key, by_game in values.items()
+        if key != ALGORITHM
+        and not key.startswith("run.")  # the table has the turns, and the rest does not train
+        and any(len(each) > 1 for each in by_game.values())
+    ][:MOST_COLUMNS]
+    rows = [run.row() | {"settings": {k: run.settings.get(k) for k in columns}} for run in runs]
+    return {"columns": columns, "runs": rows}
 
 
 def as_json(data: Any) -> bytes:

@@ -1,8 +1,9 @@
 """The process that plays an episode for a page: `python -m remuda.ui.dashboard.player`.
 
 The process reads the request, one line of JSON, and writes a line about the seats and a line per
-turn. A separate process isolates the memory and the failures of networks and environments. It ends
-when its output is closed.
+turn. Before an action of a person it writes a question, and reads a line with the index of the
+action. A separate process isolates the memory and the failures of networks and environments. It
+ends when its output or, with a person, its input is closed.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from rich.console import Console
 from remuda.config import Config
 from remuda.coordinator.requests import LIVE
 from remuda.envs.registry import RANDOM, Game, find_game
+from remuda.envs.scripted import ScriptedPolicy
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import RemudaError, UsageError
 from remuda.policies.losses import log_probabilities
@@ -35,7 +37,17 @@ from remuda.training.saved.policies import Reference, SavedPolicies
 from remuda.types import Array
 from remuda.ui.dashboard.watching import READ_ONLY
 from remuda.ui.play.playing import Moment, episode
-from remuda.ui.play.seats import TrainedPlayer, names_of, take_seats
+from remuda.ui.play.seats import (
+    ME,
+    LeftError,
+    Person,
+    Question,
+    TrainedPlayer,
+    check_person,
+    names_of,
+    picture_of,
+    take_seats,
+)
 
 MOST_ACTIONS = 64  # up to this many actions, probabilities or values are shown
 
@@ -88,6 +100,21 @@ class Explained(TrainedPlayer):
         return {"values": _plain(outputs[0], mask[0])}
 
 
+@dataclass
+class PagePlayer(Person):
+    """A person at a page."""
+
+    env: VectorEnv
+    ask: Callable[[dict[str, Any]], str]  # writes a question, and returns the line of the answer
+
+    def choose(self, question: Question) -> int:
+        """Wait for the action that the page sends."""
+        answer = self.ask(vars(question) | {"picture": _encoded(picture_of(self.env))})
+        if not answer:
+            raise LeftError
+        return int(answer)
+
+
 def _plain(values: torch.Tensor, allowed: Array) -> list[float | None]:
     """Return a number for each action; None: it is masked."""
     pairs = zip(values.tolist(), allowed.tolist(), strict=True)
@@ -108,9 +135,15 @@ def main() -> None:
         except BrokenPipeError:
             os._exit(0)  # the reader has closed the pipe
 
+    def ask(question: dict[str, Any]) -> str:
+        write({"question": question})
+        return sys.stdin.readline()
+
     try:
-        for line in played(json.loads(sys.stdin.readline())):
+        for line in played(json.loads(sys.stdin.readline()), ask):
             write(line)
+    except LeftError:
+        pass
     except RemudaError as error:
         write({"error": str(error)})
     except Exception as error:
@@ -118,8 +151,13 @@ def main() -> None:
         raise
 
 
-def played(request: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the seats, then each turn, as plain data; `Pages.watch` makes the request."""
+def played(
+    request: Mapping[str, Any], ask: Callable[[dict[str, Any]], str]
+) -> Iterator[dict[str, Any]]:
+    """Yield the seats, then each turn, as plain data; `Pages.watch` makes the request.
+
+    `ask` writes a question to a person and returns the answer.
+    """
     run = RunDirectory.open(Path(request["run"]))
     saved = SavedPolicies(run)
     spec = saved.spec
@@ -132,23 +170,21 @@ def played(request: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     references = {agent: f"{run.path}:{policy}" for agent, policy in seats.items()}
     first = Reference.parse(next(iter(references.values()), str(run.path)))
     env = spec.with_options(first.env_options(saved)).env.make(1)
-    players, _ = take_seats(game, env, references, None, sampled, silent, scripted)
-    evolves = "reward_scale" in config.population.evolution.numbers
-    policies: list[Callable[..., Array]] = [
-        Explained(
-            each.policy,
-            each.sampled,
-            not (evolves or each.policy.player.spec.config.ppo.normalise_rewards),
-        )
-        if isinstance(each, TrainedPlayer)
-        else each
-        for each in players
-    ]
+    for each in env.agents:
+        if scripted.get(each.name) == ME:
+            check_person(game, each)
+    substitutes = {a: RANDOM if player == ME else player for a, player in scripted.items()}
+    players, _ = take_seats(game, env, references, None, sampled, silent, substitutes)
     named = seats | scripted
+    policies = [
+        PagePlayer(env, ask) if named[agent] == ME else _explained(player, config)
+        for agent, player in zip(agents, players, strict=True)
+    ]
     yield {
         "agents": agents,
         "policies": known,
         "scripted": sorted(game.scripted),
+        "playable": [each.name for each in env.agents if isinstance(each.action_space, Discrete)],
         "seats": {agent: named[agent].removesuffix(f"@{LIVE}") for agent in agents},
         "versions": {
             agent: seat.policy.version
@@ -162,6 +198,15 @@ def played(request: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for moment in episode(env, policies, turns, seed):
         yield _turn(moment, dict(zip(agents, policies, strict=True)))
     env.close()
+
+
+def _explained(player: ScriptedPolicy, config: Config) -> ScriptedPolicy:
+    """Return a player that explains its choices, if it is a trained policy."""
+    if not isinstance(player, TrainedPlayer):
+        return player
+    evolves = "reward_scale" in config.population.evolution.numbers
+    is_known = not (evolves or player.policy.player.spec.config.ppo.normalise_rewards)
+    return Explained(player.policy, player.sampled, is_known)
 
 
 def _seats(
@@ -179,10 +224,10 @@ def _seats(
         if player is None:
             player = agent if agent in known else known[0]
         is_own = player in known or player.rpartition("@")[0] in known
-        if agent in request["seats"] and not (is_own or player in (RANDOM, *game.scripted)):
+        if agent in request["seats"] and not (is_own or player in (ME, RANDOM, *game.scripted)):
             raise UsageError(
                 f"{player} cannot play here; use a policy of this run, a scripted policy of "
-                f"{game.name}, or {RANDOM}"
+                f"{game.name}, {RANDOM}, or {ME}"
             )
         if request["live"] and player in known:
             player = f"{player}@{LIVE}"
@@ -192,10 +237,16 @@ def _seats(
     return seats, scripted
 
 
-def _turn(moment: Moment, policies: Mapping[str, Callable[..., Array]]) -> dict[str, Any]:
+def _encoded(picture: Array | None) -> str | None:
+    """Return a picture as a PNG in base64."""
+    if picture is None:
+        return None
     file = io.BytesIO()
-    if moment.picture is not None:
-        Image.fromarray(moment.picture).save(file, "PNG")
+    Image.fromarray(picture).save(file, "PNG")
+    return base64.b64encode(file.getvalue()).decode()
+
+
+def _turn(moment: Moment, policies: Mapping[str, ScriptedPolicy]) -> dict[str, Any]:
     return {
         "turn": moment.turn,
         "actions": moment.actions,
@@ -203,7 +254,7 @@ def _turn(moment: Moment, policies: Mapping[str, Callable[..., Array]]) -> dict[
             name: None if value is None else float(f"{value:.6g}")
             for name, value in moment.returns.items()
         },
-        "picture": base64.b64encode(file.getvalue()).decode() or None,
+        "picture": _encoded(moment.picture),
         "over": moment.over,
         "chose_by": {
             agent: policy.explanation

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 ANSWERS = (
     *(("GET", name) for name in ("runs", "run", "curves", "compare", "log")),
     *(("GET", name) for name in ("population", "timeline", "watched")),
-    *(("POST", name) for name in ("control", "watch")),
+    *(("POST", name) for name in ("control", "watch", "act")),
 )  # HTTP method and path under `/api/`: a method of `Pages`, called with the query as arguments
 KINDS = {
     ".html": "text/html; charset=utf-8",

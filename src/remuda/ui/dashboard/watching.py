@@ -11,6 +11,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -37,22 +38,47 @@ class Episode:
             stdout=subprocess.PIPE,
             stderr=self._errors,
         )
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(dict(request)).encode() + b"\n")
-        self._process.stdin.close()
+        self._send(dict(request))
         self._lines: list[dict[str, Any]] = []
+        self._answered = 0  # lines that were written when the last question was answered
         self._over = False
         self.read_at = time.monotonic()
 
     def lines(self, first: int, count: int) -> tuple[list[dict[str, Any]], bool]:
-        """Return lines of the process, and whether they are the last lines."""
+        """Return lines of the process, and whether they are the last lines.
+
+        They end with a question to a person until it is answered.
+        """
         self.read_at = time.monotonic()
         with self._lock:
-            while len(self._lines) < first + count and not self._over:
+            while len(self._lines) < first + count and not self._over and self._question() is None:
                 self._read()
             self.read_at = time.monotonic()
             found = self._lines[first : first + count]
             return found, self._over and first + len(found) >= len(self._lines)
+
+    def act(self, action: int) -> None:
+        """Answer the question to a person with the index of an action."""
+        with self._lock:
+            question = None if self._over else self._question()
+            if question is None:
+                raise UsageError("this episode waits for no action")
+            if action not in question["allowed"]:
+                raise UsageError(f"{action} is not a legal action of {question['agent']}")
+            self._answered = len(self._lines)
+            self._send(action)
+
+    def _question(self) -> dict[str, Any] | None:
+        if len(self._lines) <= self._answered:
+            return None
+        found: dict[str, Any] | None = self._lines[-1].get("question")
+        return found
+
+    def _send(self, line: Any) -> None:
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):  # the process has died, as reading its output shows
+            self._process.stdin.write(json.dumps(line).encode() + b"\n")
+            self._process.stdin.flush()
 
     def _read(self) -> None:
         assert self._process.stdout is not None
@@ -78,6 +104,9 @@ class Episode:
             self._close()
 
     def _close(self) -> None:
+        with suppress(BrokenPipeError):
+            if self._process.stdin is not None:
+                self._process.stdin.close()
         if self._process.stdout is not None:
             self._process.stdout.close()
         self._errors.close()
@@ -101,12 +130,25 @@ class Watches:
         return name
 
     def lines(self, name: str, first: int, count: int) -> tuple[list[dict[str, Any]], bool]:
+        return self._find(name).lines(first, count)
+
+    def act(self, name: str, action: int) -> None:
+        self._find(name).act(action)
+
+    def leave(self, name: str) -> None:
+        """End an episode that a person has left."""
+        with self._lock:
+            found = self._episodes.pop(name, None)
+        if found is not None:
+            found.end()
+
+    def _find(self, name: str) -> Episode:
         with self._lock:
             found = self._episodes.get(name)
             if found is None:
                 raise UsageError("this episode was ended because no page watched it; start another")
             self._episodes.move_to_end(name)
-        return found.lines(first, count)
+            return found
 
     def end_idle(self) -> None:
         """End the episodes that no page has watched in a while."""

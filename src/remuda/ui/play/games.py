@@ -56,7 +56,7 @@ def print_libraries(console: Console | None = None) -> None:
     console = console or Console()
     for library in LIBRARIES.values():
         names = library.names()
-        count = f"{len(names):,} games" if names else f"pip install 'remuda-rl[{library.extra}]'"
+        count = f"{len(names):,} games" if names else f"pip install -e '.[{library.extra}]'"
         if library.is_installed and not names:
             count = "installed; cannot list its games"
         title = (f"\n{library.name}:", "bold"), "NAME  ", (f"{count}, as {library.example}", "dim")

@@ -23,13 +23,13 @@ from remuda.training.saved.policies import Reference, SavedPolicies
 from remuda.types import AgentSpec, Array, Bools
 from remuda.ui.terminal.keyboard import BACKSPACE, END, ENTER, Keyboard
 
-ME = "me"  # the player name of the person at the keyboard
+ME = "me"  # the player name of a person
 MAX_PRINTED = 40  # observations up to this size are printed as numbers
 SINGLE_KEYS = 10  # up to this many actions, one digit chooses; otherwise a number and Enter
 
 
 class LeftError(Exception):
-    """The person at the keyboard has left the game."""
+    """The person has left the game."""
 
 
 @dataclass
@@ -58,12 +58,21 @@ class TrainedPlayer:
 
 
 @dataclass
-class HumanPlayer:
-    """A person at the keyboard, as a `ScriptedPolicy`; a single legal action needs no key."""
+class Question:
+    """A question to a person, about the next action of an agent."""
 
-    console: Console
-    keyboard: Keyboard
-    above: Callable[[], list[RenderableType]] = list  # returns the lines to show above a question
+    agent: str
+    words: str  # what the agent observes, in words or numbers; empty: the picture shows it
+    names: list[str]  # of all actions
+    allowed: list[int]  # more than one of them
+
+
+class Person:
+    """A person, as a `ScriptedPolicy`; a single legal action is taken without a question."""
+
+    def choose(self, question: Question) -> int:
+        """Return the index of an allowed action; raise `LeftError` if the person quits."""
+        raise NotImplementedError
 
     def __call__(
         self,
@@ -72,36 +81,48 @@ class HumanPlayer:
         observations: Array,
         rng: np.random.Generator,  # noqa: ARG002
     ) -> Array:
-        """Ask for an action; raise `LeftError` if the person quits."""
         spec = env.agents[agent]
         space = spec.action_space
-        assert isinstance(space, Discrete), "take_seats refuses other action spaces"
+        assert isinstance(space, Discrete), "check_person refuses other action spaces"
         chosen = np.full(1, space.start, np.int64)
         if not env.active[0, agent]:
             return chosen
         masks = masks_of(env, agent)
         allowed: Bools = np.ones(int(space.n), np.bool_) if masks is None else masks[0]
-        names = names_of(env, agent)
-        if allowed.sum() == 1:
+        legal = np.flatnonzero(allowed).tolist()
+        if len(legal) > 1:
+            words = _words_for(env, agent, observations)
+            chosen += self.choose(Question(spec.name, words, names_of(env, agent), legal))
+        else:
             chosen += int(allowed.argmax())
-            return chosen
-        self._show(env, agent, observations)
-        chosen += self._ask(spec.name, names, allowed)
         return chosen
 
-    def _show(self, env: VectorEnv, agent: int, observations: Array) -> None:
+
+def _words_for(env: VectorEnv, agent: int, observations: Array) -> str:
+    words, values = env.describe(agent), observations[0].ravel()
+    if not words and picture_of(env) is None and values.size <= MAX_PRINTED:
+        words = "observation " + " ".join(f"{float(value):.4g}" for value in values)
+    return words
+
+
+@dataclass
+class HumanPlayer(Person):
+    """A person at the keyboard."""
+
+    console: Console
+    keyboard: Keyboard
+    above: Callable[[], list[RenderableType]] = list  # returns the lines to show above a question
+
+    def choose(self, question: Question) -> int:
+        """Wait for the keys of an action."""
         self.console.clear()
         for part in self.above():
             self.console.print(part)
-        words = env.describe(agent)
-        values = observations[0].ravel()
-        if not words and picture_of(env) is None and values.size <= MAX_PRINTED:
-            words = "observation " + " ".join(f"{float(value):.4g}" for value in values)
-        if words:
-            self.console.print(Text(f"{env.agents[agent].name}: {words}"))
+        if question.words:
+            self.console.print(Text(f"{question.agent}: {question.words}"))
+        return self._ask(question.agent, question.names, question.allowed)
 
-    def _ask(self, agent: str, names: list[str], allowed: Bools) -> int:
-        legal = [i for i, may in enumerate(allowed.tolist()) if may]
+    def _ask(self, agent: str, names: list[str], legal: list[int]) -> int:
         needs_enter = len(names) > SINGLE_KEYS
         how = "a number and Enter" if needs_enter else "a key"
         listed = "  ".join(f"{i} {names[i]}" if names[i] != str(i) else str(i) for i in legal)
@@ -190,12 +211,8 @@ def take_seats(
 
 def _human(game: Game, env: VectorEnv, seats: Mapping[str, str], console: Console) -> HumanPlayer:
     for spec in env.agents:
-        if seats.get(spec.name) == ME and not isinstance(spec.action_space, Discrete):
-            raise ConfigError(
-                f"--seat {spec.name}=me: {spec.name} of {game.name} has {spec.action_space} actions"
-                ", but a human can choose only among numbered actions (Discrete); seat a policy "
-                "there"
-            )
+        if seats.get(spec.name) == ME:
+            check_person(game, spec, f"--seat {spec.name}=me: ")
     if not (console.is_terminal and sys.stdin.isatty()):
         agent = next(agent for agent, player in seats.items() if player == ME)
         raise ConfigError(
@@ -203,6 +220,16 @@ def _human(game: Game, env: VectorEnv, seats: Mapping[str, str], console: Consol
             "run it in a terminal, or seat a policy there"
         )
     return HumanPlayer(console, Keyboard())
+
+
+def check_person(game: Game, spec: AgentSpec, key: str = "") -> None:
+    """Refuse a person in the seat of an agent without numbered actions."""
+    if not isinstance(spec.action_space, Discrete):
+        raise ConfigError(
+            f"{key}{spec.name} of {game.name} has {spec.action_space} actions"
+            ", but a human can choose only among numbered actions (Discrete); seat a policy "
+            "there"
+        )
 
 
 def is_policy_of_run(player: str) -> bool:

@@ -26,6 +26,7 @@ from remuda.ui.plots.drawing import (
     count_along_x,
     look,
     new_figure,
+    set_log_scale,
     shorten,
 )
 from remuda.ui.reports.summary import EpisodeMetric, RunSummary, returns
@@ -92,7 +93,7 @@ def learning_chart(summary: RunSummary) -> Figure:
     count_along_x(top, round(turns * (1.11 if evaluated else 1.0)))  # panels share their x axis
     for axes in panels:
         if _spans_decades(axes):
-            axes.set_yscale("log")
+            set_log_scale(axes)
     _finish(figure, "turns", named=top)
     return figure
 
@@ -122,7 +123,7 @@ MAX_MEMBERS = 24  # maximum members in the picture of payoffs in training
 def payoffs_picture(summary: RunSummary) -> Picture:
     """Draw the mean payoffs of members in training as a heat map."""
     # These libraries load slowly, and only a population needs them.
-    from remuda.ui.plots.rows import draw_payoffs
+    from remuda.ui.plots.rows import draw_payoffs, draw_row, only_row
 
     name, heading = "payoff", "Payoffs in training"
     try:
@@ -138,6 +139,11 @@ def payoffs_picture(summary: RunSummary) -> Picture:
         return Picture(name, heading, f"Payoffs: {type(error).__name__}: {error}.")
     if not np.isfinite(payoffs.matrix).any():
         return Picture(name, heading, "Payoffs: no two members have met.")
+    if (member := only_row(payoffs)) is not None:
+        caption = (
+            f"Mean payoff of {payoffs.names[member]} in a match, in training. No two others met."
+        )
+        return Picture(name, heading, caption, draw_row(payoffs, member))
     caption = "Mean payoff of the row in a match against the column, in training."
     if (payoffs.missing != unmet).any():
         caption += " Of team-mates: what the row earned beside the column."
@@ -226,9 +232,8 @@ def _stack_shares(axes: Axes, seconds: Numbers, records: Sequence[Record]) -> No
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     if not records:
         return
-    names = list(records[-1].shares)
+    names = list(dict.fromkeys(name for record in records for name in record.shares))
     heights = np.array([[record.shares.get(name, 0.0) for record in records] for name in names])
-    heights /= np.maximum(heights.sum(axis=0), 1.0)
     if len(records) == 1:  # an area needs two points
         seconds, heights = np.array([0.0, seconds[0]]), np.repeat(heights, 2, axis=1)
     colours = [SHARE_COLOURS.get(name, QUIET) for name in names]

@@ -14,7 +14,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, MaxNLocator
+from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from remuda.runs.run_directory import write_file
 
@@ -135,6 +135,14 @@ def count_along_x(axes: Axes, last: int) -> None:
     axes.set_xlim(0, max(last, 1))
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.xaxis.set_major_locator(MaxNLocator(7, integer=True))
+
+
+def set_log_scale(axes: Axes) -> None:
+    """Make the y axis logarithmic, with plain numbers: names may contain $, so mathtext is off."""
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(numticks=5))
+    axes.yaxis.set_major_formatter(lambda at, _: f"{at:g}")
+    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def name_rows(

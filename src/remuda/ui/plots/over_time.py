@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import LogLocator, NullFormatter
 
 from remuda.analysis.payoffs.ledger_reader import LedgerReader
 from remuda.analysis.ranking.ratings import RatingHistory, ledger_history
@@ -28,6 +27,7 @@ from remuda.ui.plots.drawing import (
     mark_points,
     name_rows,
     new_figure,
+    set_log_scale,
     shorten,
 )
 
@@ -260,12 +260,8 @@ def _draw_number(axes: Axes, lineage: _Lineage, number: str) -> None:
     }
     low, high = min(values.values()), max(values.values())
     if low > 0.0 and high >= 10.0 * low:
-        axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(numticks=5))
-        axes.yaxis.set_minor_formatter(NullFormatter())
+        set_log_scale(axes)
     lineage.draw(axes, values.get, 1.5)
-    # No powers of ten: mathtext is off, because a policy's name may contain $.
-    axes.yaxis.set_major_formatter(lambda at, _: f"{at:g}")
     axes.set_title(number, color=INK)
     axes.grid(axis="y")
 

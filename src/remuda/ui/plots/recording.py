@@ -65,7 +65,7 @@ def check_format(path: Path) -> None:
         raise UsageError(f"{path}: recordings are written as {' or '.join(FORMATS)}")
     if kind == FILM and find_spec("imageio_ffmpeg") is None:
         raise UsageError(
-            f"{path}: an .mp4 needs FFmpeg: pip install 'remuda-rl[video]', or choose a .gif file"
+            f"{path}: an .mp4 needs FFmpeg: pip install -e '.[video]', or choose a .gif file"
         )
 
 

@@ -99,6 +99,34 @@ def draw_payoffs(payoffs: Payoffs, order: Integers, ranked: str = "") -> Figure:
     return figure
 
 
+def only_row(payoffs: Payoffs) -> int | None:
+    """Return the only member that others met, if no two others met, as in self-play; else None."""
+    met = np.isfinite(payoffs.matrix) & ~np.eye(len(payoffs.names), dtype=np.bool_)
+    met |= met.T
+    if len(met) < 3 or not met.any():
+        return None
+    hub = int(np.argmax(met.sum(axis=0)))
+    return hub if 2 * met[hub].sum() == met.sum() else None
+
+
+def draw_row(payoffs: Payoffs, member: int) -> Figure:
+    """Draw the mean payoffs of one member against each member that it met."""
+    means, errors = payoffs.matrix[member], payoffs.errors[0][member]
+    met = [i for i in np.flatnonzero(np.isfinite(means)) if i != member]
+    names, matches = (
+        [payoffs.names[i] for i in met],
+        [f"{payoffs.met[member, i]:,.0f}" for i in met],
+    )
+    title = f"Mean payoff of {shorten([payoffs.names[member]])[0]} against each"
+    figure, axes, high = _rows_of(names, "matches", matches, title)
+    rows, spread = np.arange(len(met)), np.nan_to_num(errors[met])
+    style: dict[str, Any] = {"fmt": "o", "color": BLUE, "markersize": min(5.0, 26.0 * high)}
+    axes.errorbar(means[met], rows, xerr=spread, **style)
+    axes.axvline(0.0, color=QUIET, linewidth=0.7, zorder=0)
+    axes.set_xlabel("payoff per match, ± standard error")
+    return figure
+
+
 def _colour_bar(axes: Axes, image: Any, label: str) -> None:
     bar = axes.figure.colorbar(image, ax=axes, aspect=30, ticks=MaxNLocator(5), label=label)
     bar.outline.set_visible(False)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,27 +26,42 @@ from remuda.ui.reports.summary import MEAN, RunSummary, find_runs, read_run
 from remuda.ui.terminal.numbers import NOTHING, between, clock, number
 from remuda.ui.terminal.tables import table_of
 
+if TYPE_CHECKING:
+    from remuda.ui.plots.drawing import Picture
+
+PICTURES = ("png", "pdf", "svg")  # a report of such a name is the figure alone
+
 
 def compare(runs: Result | Mapping[str, Any] | Path | str | Iterable[Any]) -> Comparison:
     """Compare finished runs; runs that differ only by their seed form one group.
 
     Args:
         runs: one run or several: directories, or the results of `train` or `load`. A directory
-            that is not a run means all runs in it.
+            that is not a run means all runs in it. A mapping names its groups:
+            `{"IPPO": "runs/ippo", "MAPPO": [run, run]}`; the settings name a group of empty name.
 
     Raises:
-        UsageError: there are no runs, or an argument is not a run.
+        UsageError: there are no runs, an argument is not a run, or a run has two names.
         RunDirectoryError: a directory is not a run, has not finished, or is damaged.
     """
-    paths: dict[Path, None] = {}
-    for path in _paths(runs):
-        found = [path] if (path / "config.yaml").is_file() else find_runs(path)
-        if not found:
-            raise RunDirectoryError(f"{path} is not a run directory and contains none")
-        paths |= {each.absolute(): None for each in found}
-    if not paths:
+    named = runs if isinstance(runs, Mapping) and _path_of(runs) is None else {"": runs}
+    names: dict[Path, str] = {}
+    for name, members in named.items():
+        if not isinstance(name, str):
+            raise UsageError(f"compare: the name of a group is text; this is {name!r}")
+        for path in _paths(members):
+            found = [path] if (path / "config.yaml").is_file() else find_runs(path)
+            if not found:
+                raise RunDirectoryError(f"{path} is not a run directory and contains none")
+            for each in found:
+                other = names.setdefault(each.absolute(), name)
+                if other != name:
+                    raise UsageError(
+                        f"compare: {each} is in two groups, {other!r} and {name!r}; name it once"
+                    )
+    if not names:
         raise UsageError("compare: name the runs")
-    return Comparison(tuple(groups_of([read_run(path) for path in paths])))
+    return Comparison(tuple(groups_of([(name, read_run(path)) for path, name in names.items()])))
 
 
 def _paths(runs: Any) -> Iterator[Path]:
@@ -80,9 +95,12 @@ def print_comparison(comparison: Comparison, console: Console | None = None) -> 
             (headings(comparison), rows_of(comparison, game)),
             (INTERVALS, interval_rows(comparison, game)),
         ):
-            table = table_of(*names, texts=2)
-            for row in rows:
+            table = table_of(*names, texts=2, wrapped=("95%",))
+            cells = list(rows)
+            for row in cells:
                 table.add_row(*map(Text, row))
+            for column, words in zip(table.columns[:2], zip(*cells, strict=True), strict=False):
+                column.min_width = min(max(map(len, words)), NARROWEST)
             if table.row_count:
                 console.print(table)
     console.print(f"[dim]{NOTE}[/]")
@@ -90,6 +108,7 @@ def print_comparison(comparison: Comparison, console: Console | None = None) -> 
         console.print(Text(note))
 
 
+NARROWEST = 12  # characters of a folded name
 NOTE = "mean over seeds ± standard error; IQM: interquartile mean; 95%: bootstrap interval"
 INTERVALS = ("runs", "policy", "mean", "95%", "IQM", "95%")
 
@@ -108,6 +127,7 @@ def notes_on(comparison: Comparison) -> list[str]:
         *([apart] if len(games) > 1 else []),
         *without_common(comparison),
         *same_seeds(comparison),
+        *few_seeds(comparison),
     ]
 
 
@@ -122,11 +142,14 @@ class Comparison(Summarised):
 
     @cached_property
     def policies(self) -> tuple[str, ...]:
-        """The rows of each group: the policies that all groups have, or the mean over policies."""
-        first, *others = (group.policies for group in self.groups)
-        if not first or len(first) > FEW or any(set(first) != set(other) for other in others):
-            return (MEAN,)
-        return first
+        """The rows of each group: the policies that all groups have, or else the agents.
+
+        The mean over policies, if groups share neither, or if there are too many.
+        """
+        for names in ([g.policies for g in self.groups], [g.agents for g in self.groups]):
+            if names[0] and all(set(names[0]) == set(other) for other in names):
+                return names[0] if len(names[0]) <= FEW else (MEAN,)
+        return (MEAN,)
 
     @property
     def games(self) -> tuple[str, ...]:
@@ -182,27 +205,48 @@ class Comparison(Summarised):
         """
         return marl_eval_data(Cells(self.groups), policy, points)
 
-    def report(self, directory: Path | str) -> Path:
+    def report(self, path: Path | str) -> Path:
         """Write a page with a table, and learning curves of each game; return its path.
+
+        Args:
+            path: the directory for `report.html`, and for the curves as PNG and PDF; or the name
+                of a file that ends in .png, .pdf or .svg, which gets the curves alone.
 
         Raises:
             RunDirectoryError: the directory is a run, or cannot be written.
+            UsageError: the runs of a file are of several games.
         """
+        path = Path(path)
+        kind = path.suffix.lower().removeprefix(".")
+        if kind in PICTURES:
+            if len(self.games) > 1:
+                raise UsageError(
+                    f"compare: {path} can show one game, and these runs are of "
+                    f"{', '.join(self.games)}; name a directory, or only runs of one game"
+                )
+            with writing(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+            write_file(path, self._picture(self.games[0]).encoded(kind))
+            return path
+        if (path / "config.yaml").exists():
+            raise RunDirectoryError(f"{path} is a run; name another directory for the report")
+        with writing(path):
+            path.mkdir(parents=True, exist_ok=True)
+        for game, name in pictures_of(self).items():
+            picture = self._picture(game)
+            for kind in ("png", "pdf"):
+                write_file((path / name).with_suffix(f".{kind}"), picture.encoded(kind))
+        page = path / "report.html"
+        write_file(page, with_pictures(page_of(self), path).encode())
+        return page
+
+    def _picture(self, game: str) -> Picture:
+        """Draw the learning curves of a game."""
         from remuda.ui.reports.learning_curves import draw_curves  # matplotlib is slow to import
 
-        directory = Path(directory)
-        if (directory / "config.yaml").exists():
-            raise RunDirectoryError(f"{directory} is a run; name another directory for the report")
-        with writing(directory):
-            directory.mkdir(parents=True, exist_ok=True)
-        colours = colours_of(self)
-        for game, name in pictures_of(self).items():
-            groups = [(g.name, g.runs) for g in self.groups if g.game == game]
-            own = [colour for g, colour in zip(self.groups, colours, strict=True) if g.game == game]
-            write_file(directory / name, draw_curves(groups, self.policies, own))
-        page = directory / "report.html"
-        write_file(page, with_pictures(page_of(self), directory).encode())
-        return page
+        coloured = zip(self.groups, colours_of(self), strict=True)
+        groups, colours = zip(*((g, c) for g, c in coloured if g.game == game), strict=True)
+        return draw_curves([(g.name, g.runs) for g in groups], self.policies, colours)
 
     def short_table(self) -> ShortTable:
         """Return the final returns of each group, with bootstrap intervals."""
@@ -252,6 +296,7 @@ def way_words(comparison: Comparison) -> str:
 def without_common(comparison: Comparison) -> list[str]:
     """Return a note if the runs share no policy, so that only means are shown."""
     shared = set.intersection(*(set(group.policies) for group in comparison.groups))
+    shared |= set(comparison.policies) - {MEAN}
     if shared or sum(len(group.runs) for group in comparison.groups) < 2:
         return []
     return [
@@ -271,6 +316,19 @@ def same_seeds(comparison: Comparison) -> list[str]:
                 f"{group.name}: several runs have the seed {seeds}; each counts as a separate run"
             )
     return found
+
+
+ENOUGH = 5  # seeds from which on a bootstrap interval says more than the range
+
+
+def few_seeds(comparison: Comparison) -> list[str]:
+    """Return a note if an interval is computed from few seeds."""
+    if not any(1 < len(group.runs) < ENOUGH for group in comparison.groups):
+        return []
+    return [
+        f"with fewer than {ENOUGH} seeds a 95% bootstrap interval is hardly more than the range of "
+        f"the seeds: train at least {ENOUGH}, as with `--seeds {ENOUGH}`"
+    ]
 
 
 def rows_of(comparison: Comparison, game: str) -> Iterator[tuple[str, ...]]:

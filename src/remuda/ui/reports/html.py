@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from remuda.system.checkpoint.opening import read_file
 from remuda.ui.terminal.numbers import clock, rate, restarted, waited
 
 KINDS = {".png": "image/png", ".gif": "image/gif", ".svg": "image/svg+xml"}
 SOURCE = re.compile(r'src="([^":/][^":]*)"')
+COMMAND = re.compile("`([^`]+)`")
 MINUS = re.compile(r"(?<![^\s(])-(?=\d)")
 
 
@@ -35,6 +36,7 @@ def _environment() -> Environment:
     )
     shown = {"clock": clock, "rate": rate, "waited": waited, "restarted": restarted}
     found.filters |= shown | {"count": "{:,}".format}
+    found.filters["code"] = lambda text: Markup(COMMAND.sub(r"<code>\1</code>", str(escape(text))))
     found.filters["minus"] = lambda cell: MINUS.sub("−", str(cell))
     return found
 

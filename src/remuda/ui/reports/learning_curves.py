@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from remuda.ui.dashboard.curves import band_of
 from remuda.ui.plots.charts import Numbers, mean_returns, new_panels, palette, say_if_empty, smooth
-from remuda.ui.plots.drawing import QUIET, Picture, count_along_x, look
+from remuda.ui.plots.drawing import QUIET, Picture, count_along_x, look, shorten
 from remuda.ui.reports.summary import MEAN, RunSummary, returns
 
 POINTS = 240  # points along the turns at which seeds are averaged
@@ -20,8 +20,8 @@ LINE = 120  # letters in a line of the legend
 Groups = Sequence[tuple[str, Sequence[RunSummary]]]  # names, and runs that differ by their seed
 
 
-def draw_curves(groups: Groups, policies: Sequence[str], colours: Sequence[str] = ()) -> bytes:
-    """Draw learning curves as a PNG: a panel per policy with the mean of each group."""
+def draw_curves(groups: Groups, policies: Sequence[str], colours: Sequence[str] = ()) -> Picture:
+    """Draw learning curves: a panel per policy with the mean of each group."""
     colours = colours or palette(len(groups))
     titles = ["Return per episode" + ("" if name == MEAN else f": {name}") for name in policies]
     with look():
@@ -35,15 +35,15 @@ def draw_curves(groups: Groups, policies: Sequence[str], colours: Sequence[str] 
         if len(handles) > 1:
             columns = max(1, min(3, LINE // (max(map(len, labels)) + 8)))
             figure.legend(handles, labels, loc="outside lower left", ncols=columns)
-        return Picture("learning", "Learning", "Return over turns", figure).encoded("png")
+        return Picture("learning", "Learning", "Return over turns", figure)
 
 
 def _draw_panel(axes: Axes, groups: Groups, policy: str, colours: Sequence[str]) -> None:
     if any(len(runs) > 1 for _, runs in groups):
-        note = "mean over seeds ± standard error; thin: single seeds"
+        note = "thick: mean over seeds; band: ± 1 standard error; thin: single seeds"
         axes.set_title(note, loc="right", color=QUIET, fontsize=8.5, fontweight="normal")
-    for (name, runs), colour in zip(groups, colours, strict=True):
-        short = name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"
+    names = shorten([name for name, _ in groups], LONGEST)
+    for short, (_, runs), colour in zip(names, groups, colours, strict=True):
         label = short if len(runs) == 1 else f"{short} ({len(runs)} seeds)"
         seeds = [curve for run in runs if (curve := curve_of(run, policy)) is not None]
         if len(seeds) == 1:

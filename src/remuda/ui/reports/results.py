@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from remuda.ui.reports.summary import (
     weighted_mean,
 )
 from remuda.ui.terminal.numbers import NOTHING, clock, number, percent, rate, restarted, waited
-from remuda.ui.terminal.tables import table_of
+from remuda.ui.terminal.tables import NAME, excess, fitting_table, table_of
 
 rating_words = "{0.rating:.1f} ± {0.uncertainty:.1f}".format  # of a member
 Column = tuple[str, Callable[[PolicySummary], str]]  # a heading, and the cell of a policy
@@ -56,7 +57,7 @@ LEFT_OUT = (
     "wins",
 )
 """Columns that a narrow terminal leaves out, the least important first."""
-NAME = 24  # maximum characters shown of a policy's name
+NARROWEST = 8  # minimum characters of the column of policies' names
 
 
 def columns_of(summary: RunSummary) -> tuple[Column, ...]:
@@ -142,23 +143,16 @@ def population_words(record: Record) -> str:
 
 
 def _fitting_table(summary: RunSummary, console: Console) -> Table:
-    columns = columns_of(summary)
-    name = min(max((len(policy.title) for policy in summary.policies), default=0), NAME)
-    for heading in LEFT_OUT:
-        if _excess(_policies_table(summary, columns, name), console) <= 0:
-            break
-        columns = tuple(column for column in columns if column[0] != heading)
-    name -= max(_excess(_policies_table(summary, columns, name), console), 0)
-    return _policies_table(summary, columns, max(name, 8))
+    longest = max((len(policy.title) for policy in summary.policies), default=0)
+    name = min(max(longest, NARROWEST), NAME)
+    headings = [heading for heading, _ in columns_of(summary)]
+    table = fitting_table(partial(_policies_table, summary, name), headings, LEFT_OUT, console)
+    narrower = max(name - max(excess(table, console), 0), NARROWEST)
+    return _policies_table(summary, narrower, [str(each.header) for each in table.columns[1:]])
 
 
-def _excess(table: Table, console: Console) -> int:
-    wide = console.options.update(max_width=1_000)
-    return console.measure(table, options=wide).maximum - console.width
-
-
-def _policies_table(summary: RunSummary, columns: tuple[Column, ...], name: int) -> Table:
-    headings = (heading for heading, _ in columns)
+def _policies_table(summary: RunSummary, name: int, headings: Sequence[str]) -> Table:
+    columns = tuple(column for column in columns_of(summary) if column[0] in headings)
     table = table_of("policy", *headings, overflow="ellipsis", no_wrap=True, width=name)
     for policy in summary.policies:
         table.add_row(Text(policy.title), *cells_of(policy, columns))

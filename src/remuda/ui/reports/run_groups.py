@@ -13,11 +13,9 @@ import numpy as np
 from remuda.analysis.aggregates import bootstrap_interval, interquartile_mean
 from remuda.config import by_leaf, load_config
 from remuda.errors import ConfigError, UsageError
+from remuda.ui.reports.group_names import compared, labelled_names
 from remuda.ui.reports.summary import MEAN, PolicySummary, RunSummary
 from remuda.ui.terminal.numbers import with_error
-
-ASIDE = {"seed", "trace", "run.directory", "run.live", "run.loggers"}  # may differ in a group
-NAMED = 3  # maximum number of settings in the name of a group
 
 
 @dataclass(frozen=True)
@@ -72,9 +70,11 @@ class RunGroup:
     """Runs that differ only by their seed."""
 
     name: str
-    """The settings in which the group differs from the others."""
+    """The name that the user gave, or the settings in which the group differs from the others."""
     runs: tuple[RunSummary, ...]
     """Sorted by seed."""
+    label: str = ""
+    """The name that the user gave; several groups have it if their settings differ."""
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -97,8 +97,20 @@ class RunGroup:
         first, *others = ([policy.name for policy in run.policies] for run in self.runs)
         return tuple(name for name in first if all(name in other for other in others))
 
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """The agents whose returns all runs of the group have.
+
+        Runs without shared policies have them as returns of the policies.
+        """
+        first, *others = (run.agents or run.policies for run in self.runs)
+        others_have = [{each.name for each in other} for other in others]
+        return tuple(each.name for each in first if all(each.name in o for o in others_have))
+
     def evaluated(self, policy: str = MEAN) -> Score | None:
-        """Return a policy's mean return in the final evaluation; `mean`: over all policies.
+        """Return the mean return of a policy, or of an agent, in the final evaluation.
+
+        `mean`: the mean over all policies.
 
         Runs that were last evaluated in another way (greedy or sampled) than `way` do not count.
 
@@ -109,7 +121,9 @@ class RunGroup:
         return self._score(policy, lambda found: found.evaluated_return, runs)
 
     def in_training(self, policy: str = MEAN) -> Score | None:
-        """Return a policy's mean return in the last tenth of training; `mean`: over all policies.
+        """Return the mean return of a policy, or of an agent, in the last tenth of training.
+
+        `mean`: the mean over all policies.
 
         Raises:
             UsageError: no run of the group has such a policy.
@@ -123,29 +137,30 @@ class RunGroup:
         runs: Sequence[RunSummary],
     ) -> Score | None:
         known_names = dict.fromkeys(each.name for run in self.runs for each in run.policies)
-        if policy != MEAN and policy not in known_names:
+        if policy != MEAN and not any(run.named(policy) for run in self.runs):
             raise UsageError(
                 f"there is no policy {policy!r} in {self.name}; there are {', '.join(known_names)} "
                 f"and {MEAN!r}, the mean of all"
             )
         found = []
         for run in runs:
-            values = [value(each) for each in run.policies if policy in (MEAN, each.name)]
+            values = [value(each) for each in run.named(policy)]
             known = [each for each in values if each is not None]
             if known:
                 found.append(statistics.fmean(known))
         return Score.of(found)
 
 
-def groups_of(runs: Sequence[RunSummary]) -> Iterator[RunGroup]:
-    """Yield the groups of runs that differ only by their seed."""
-    groups: dict[str, tuple[Mapping[str, Any], list[RunSummary]]] = {}
-    for run in runs:
+def groups_of(runs: Sequence[tuple[str, RunSummary]]) -> Iterator[RunGroup]:
+    """Yield the groups of runs that differ only by their seed, from pairs of a label and a run."""
+    groups: dict[tuple[str, str], tuple[Mapping[str, Any], list[RunSummary]]] = {}
+    for label, run in runs:
         settings = settings_of(run)
-        groups.setdefault(repr(settings), (settings, []))[1].append(run)
-    names = group_names([settings for settings, _ in groups.values()])
-    for name, (_, members) in zip(names, groups.values(), strict=True):
-        yield RunGroup(name, tuple(sorted(members, key=lambda run: run.ending["seed"])))
+        groups.setdefault((label, repr(settings)), (settings, []))[1].append(run)
+    labels = [label for label, _ in groups]
+    names = labelled_names(labels, [settings for settings, _ in groups.values()])
+    for label, name, (_, members) in zip(labels, names, groups.values(), strict=True):
+        yield RunGroup(name, tuple(sorted(members, key=lambda run: run.ending["seed"])), label)
 
 
 def settings_of(run: RunSummary) -> dict[str, Any]:
@@ -154,37 +169,4 @@ def settings_of(run: RunSummary) -> dict[str, Any]:
         tree = load_config(run.config, known=run.files.read_entries()).resolved()
     except ConfigError:
         tree = run.config
-    return {key: value for key, value in by_leaf(tree).items() if key not in ASIDE}
-
-
-def group_names(groups: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Name groups by the settings in which they differ, or by the game if no setting differs."""
-    keys = dict.fromkeys(key for group in groups for key in group)
-    differing = [k for k in keys if len({repr(group.get(k)) for group in groups}) > 1]
-    if not differing:
-        return [str(group.get("game", "")) for group in groups]
-    endings = [key.rpartition(".")[2] for key in differing]
-    short = [
-        end if endings.count(end) == 1 else key for key, end in zip(differing, endings, strict=True)
-    ]
-    names = []
-    for group in groups:
-        settings = [
-            _setting(name, group[key])
-            for name, key in zip(short, differing, strict=True)
-            if key in group
-        ]
-        more = f" and {len(settings) - NAMED} more" if len(settings) > NAMED else ""
-        names.append(", ".join(settings[:NAMED]) + more)
-    numbered = (f"{name} ({1 + names[:i].count(name)})" for i, name in enumerate(names))
-    return [n if names.count(n) == 1 else other for n, other in zip(names, numbered, strict=True)]
-
-
-def _setting(name: str, value: Any) -> str:
-    if name == "game":
-        return str(value)
-    if isinstance(value, list):
-        value = " ".join(map(str, value)) or "none"
-    if isinstance(value, float):
-        value = f"{value:.12g}"  # 9 * 0.001 becomes 0.009
-    return f"{name} {value}"
+    return compared(by_leaf(tree))

@@ -1,7 +1,7 @@
 """Scores of compared runs, as a table and in the formats of rliable and marl-eval.
 
-A *method* is a group's settings without the game, its options and the run's length; a *task* is
-the game with its options. Runs of one method and task differ only by their seed.
+A *method* is a group's label, or its settings without the game, its options and the run's length;
+a *task* is the game with its options. Runs of one method and task differ only by their seed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from remuda.analysis.frame import Frame
 from remuda.errors import UsageError
-from remuda.ui.reports.run_groups import RunGroup, group_names, settings_of
+from remuda.ui.reports.group_names import labelled_names
+from remuda.ui.reports.run_groups import RunGroup, settings_of
 from remuda.ui.reports.summary import MEAN, RunSummary, returns
 
 Numbers = npt.NDArray[np.float64]
@@ -54,7 +55,8 @@ class Cells:
         """The runs of each (method, task), sorted by seed."""
         self.games: dict[str, str] = {}
         """The game of each task."""
-        names = zip(groups, _names(methods), _names(tasks), strict=True)
+        labels = [group.label for group in groups]
+        names = zip(groups, _names(methods, labels), _names(tasks), strict=True)
         for group, method, task in names:
             self.games[task] = group.game
             self.runs.setdefault((method, task), []).extend(group.runs)
@@ -86,14 +88,13 @@ def _is_of_task(key: str) -> bool:
     return key == "game" or key.startswith("env.options.")
 
 
-def _names(settings: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a name for each mapping; equal mappings get equal names."""
-    unique = {repr(each): each for each in settings}
-    names = group_names([*unique.values()])
-    if len(unique) == 1 and not names[0]:
-        names = [str(settings[0].get("policy.algorithm", "remuda"))]
-    by_settings = dict(zip(unique, names, strict=True))
-    return [by_settings[repr(each)] for each in settings]
+def _names(settings: Sequence[Mapping[str, Any]], labels: Sequence[str] = ()) -> list[str]:
+    """Return a name for each mapping; equal mappings of one label get equal names."""
+    names = labelled_names(labels or [""] * len(settings), settings)
+    return [
+        name or str(each.get("policy.algorithm", "remuda"))
+        for name, each in zip(names, settings, strict=True)
+    ]
 
 
 def rliable_scores(cells: Cells, policy: str) -> dict[str, Numbers]:
@@ -171,7 +172,7 @@ def _curve(run: RunSummary, policy: str) -> tuple[npt.NDArray[np.float64], npt.N
 
 def _final(run: RunSummary, policy: str, function: str) -> float:
     """Return the mean return in the final evaluation."""
-    named = [each for each in run.policies if policy in (MEAN, each.name)]
+    named = run.named(policy)
     known = [each.evaluated_return for each in named if each.evaluated_return is not None]
     if run.way != run.way_configured:  # another kind of score than those of other runs
         known = []

@@ -22,7 +22,7 @@ from remuda.evaluation.results import WAYS, way_of
 from remuda.population.run_spec import return_of
 from remuda.runs.metrics import MemberRecord, Record
 from remuda.runs.result import MEASURED
-from remuda.runs.run_directory import RunDirectory
+from remuda.runs.run_directory import EXPLOIT_TARGET, PSRO_RECORD, RunDirectory
 from remuda.ui.terminal.numbers import NOTHING, number, with_error
 
 MEAN = "mean"  # the name of the mean over all policies
@@ -83,6 +83,28 @@ class RunSummary:
     policies: tuple[PolicySummary, ...]
     episode_metrics: tuple[EpisodeMetric, ...] = ()
     damaged: int = 0  # lines of `metrics.jsonl` that could not be read
+
+    @property
+    def agents(self) -> tuple[PolicySummary, ...]:
+        """The returns of agents that share policies; empty if the run did not record them."""
+        ending = return_of("")
+        return tuple(
+            PolicySummary(
+                metric.name.removesuffix(ending),
+                metric.evaluated,
+                metric.standard_error,
+                metric.training,
+            )
+            for metric in self.episode_metrics
+            if metric.name.endswith(ending)
+        )
+
+    def named(self, name: str) -> list[PolicySummary]:
+        """Return the policy of this name, or else the agent; all policies for `mean`."""
+        if name == MEAN:
+            return [*self.policies]
+        found = [each for each in self.policies if each.name == name]
+        return found or [each for each in self.agents if each.name == name]
 
     @property
     def way(self) -> str:
@@ -161,8 +183,16 @@ def _policies(
 
 
 def returns(records: Sequence[Record], policy: str) -> Iterator[tuple[int, float, int]]:
-    """Yield turns, mean return and number of episodes of each interval with finished episodes."""
-    return _intervals(records, policy, "mean_return", "episodes")
+    """Yield turns, mean return and number of episodes of each interval with finished episodes.
+
+    Without a policy of this name, yield the recorded returns of the agent, each with weight 1.
+    """
+    yield from _intervals(records, policy, "mean_return", "episodes")
+    if not any(policy in record.policies for record in records):
+        for record in records:
+            value = record.episode_metrics.get(return_of(policy))
+            if value is not None:
+                yield record.turns, value, 1
 
 
 def _intervals(
@@ -217,10 +247,15 @@ class FoundRun:
 
 
 def find_runs(base: Path, depth: int = DEPTH) -> list[Path]:
-    """Return the run directories in a directory, including itself, sorted by path."""
+    """Return the run directories in a directory, including itself, sorted by path.
+
+    The runs that `remuda exploit` and `remuda psro` train are left out, unless `base` is of them.
+    """
     if (base / "config.yaml").is_file() or any((base / name).exists() for name in TRACES):
         return [base]
-    if depth == 0:
+    if depth == 0 or (
+        depth < DEPTH and any((base / name).exists() for name in (EXPLOIT_TARGET, PSRO_RECORD))
+    ):
         return []
     try:
         inside = sorted(entry.path for entry in os.scandir(base) if entry.is_dir())

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from remuda.runs.metrics import Goal, MemberRecord, PolicyRecord, Record
-from remuda.ui.terminal.numbers import NOTHING, clock, number, percent, rate, waited
+from remuda.ui.terminal.numbers import NOTHING, clock, in_width, number, percent, rate, waited
 from remuda.ui.terminal.tables import population_line
 
 SHARE_STYLES = {  # colours of the bar that shows the actor's time
@@ -120,9 +120,9 @@ class LivePicture:
             legend.append(percent(share).rjust(3))
         bar = Text.assemble(("actor ", "dim"))
         bar_width = max(width - bar.cell_len - legend.cell_len, 0)
-        scale, begin, total = max(sum(shares.values()), 1.0), 0, 0.0
+        begin, total = 0, 0.0
         for name, share in shares.items():
-            total += share / scale
+            total += share
             end = round(total * bar_width)
             bar.append("━" * (end - begin), SHARE_STYLES.get(name, "white"))
             begin = end
@@ -184,7 +184,7 @@ def lag(course: Course, policy: PolicyRecord) -> str:
 def tenths(value: float | None) -> str:
     """Format a number without digits that would flicker in a live view."""
     coarse = value is not None and 1 <= abs(value) < 1000
-    return f"{value:.1f}" if coarse else number(value)
+    return f"{value:.1f}" if coarse else in_width(value, RETURN)
 
 
 @dataclass(frozen=True)
@@ -200,22 +200,23 @@ class LiveColumn:
 
 
 GAP = 2  # characters between columns
+RETURN = 8  # characters of a return
 ACTOR, Q_LEARNER, POPULATION = "actor", "Q-learner", "population"
 SPARKLINE = LiveColumn("", 10, lambda c, _: c.history, 1, "green")
 COLUMNS = (
-    LiveColumn("return", 8, lambda c, _: tenths(c.mean("mean_return")), 0, "bold"),
+    LiveColumn("return", RETURN, lambda c, _: tenths(c.mean("mean_return")), 0, "bold"),
     SPARKLINE,
     LiveColumn("rating", 10, lambda c, _: rating(c.member), 1, group=POPULATION),
     LiveColumn("wins", 4, lambda c, _: wins(c.member), 4, group=POPULATION),
     LiveColumn("games", 9, lambda c, _: games(c.member), 6, group=POPULATION),
-    LiveColumn("loss", 7, lambda c, _: number(c.mean("loss")), 2),
+    LiveColumn("loss", 7, lambda c, _: in_width(c.mean("loss"), 7), 2),
     LiveColumn("updates/s", 9, lambda c, _: rate(c.mean("updates_per_second")), 2),
     LiveColumn("busy", 4, lambda c, _: percent(c.mean("busy")), 3),
     LiveColumn("stale", 11, lag, 4),
     LiveColumn("ratio", 5, lambda _, p: number(p.replay_ratio), 5, group=Q_LEARNER),
     # On-policy, the replay ratio equals the number of epochs unless steps are lost.
     LiveColumn("ratio", 5, lambda _, p: number(p.replay_ratio), 9, group=ACTOR),
-    LiveColumn("epsilon", 7, lambda _, p: f"{p.epsilon:.2f}", 6, group=Q_LEARNER),
+    LiveColumn("epsilon", 7, lambda _, p: number(p.epsilon), 6, group=Q_LEARNER),
     LiveColumn("policy loss", 11, lambda c, _: number(c.mean("policy_loss")), 5, group=ACTOR),
     LiveColumn("value loss", 10, lambda c, _: number(c.mean("value_loss")), 6, group=ACTOR),
     LiveColumn("entropy", 7, lambda _, p: number(p.entropy), 7, group=ACTOR),

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 NOTHING = "–"  # shown for a missing number
+LARGE = 1e7  # larger numbers have an exponent, since their digits would fill a table
 
 
 def number(value: float | None) -> str:
@@ -13,6 +14,8 @@ def number(value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return NOTHING
     size = abs(value)
+    if size >= LARGE:
+        return f"{value:.3g}"
     if size == 0 or size >= 1000:
         return f"{value:,.0f}"
     if size >= 10:
@@ -20,6 +23,17 @@ def number(value: float | None) -> str:
     if size >= 0.1:
         return f"{value:.2f}"
     return f"{value:.4f}" if size >= 0.001 else f"{value:.0e}"
+
+
+def decimal(value: float, decimals: int) -> str:
+    """Format a number with so many decimals, or with an exponent if it is large."""
+    return f"{value:.{decimals}f}" if abs(value) < LARGE else f"{value:.3g}"
+
+
+def in_width(value: float | None, width: int) -> str:
+    """Format a measured number in `width` characters, at least six."""
+    words = number(value)
+    return words if value is None or len(words) <= width else f"{value:.0e}"
 
 
 def with_error(mean: float | None, error: float | None) -> str:

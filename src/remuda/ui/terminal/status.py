@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,9 @@ from remuda.errors import RunDirectoryError
 from remuda.evaluation.results import way_of
 from remuda.runs.run_directory import CLONED, RunDirectory, how_to_continue
 from remuda.ui.terminal.numbers import clock, number, percent, rate
-from remuda.ui.terminal.tables import open_table, population_line
+from remuda.ui.terminal.tables import NAME, fitting_table, open_table, population_line
 
 LATE = 5.0  # seconds without a heartbeat after which a role is shown in red
-WIDEST = 24  # names up to this length are not wrapped
 STYLES = {"running": "green", "done": "cyan", "starting": "yellow", "waiting to restart": "red"}
 TEXTS = ("role", "policy", "member", "parent", "state", "last problem")  # left-aligned columns
 
@@ -50,10 +51,12 @@ def print_status(path: Path, status: dict[str, Any], console: Console | None = N
     console.print()
     console.print(_roles(status))
     console.print()
-    console.print(_policies(status))
+    build = partial(_policies, status)
+    console.print(fitting_table(build, tuple(POLICY_COLUMNS), POLICY_LEFT_OUT, console))
     if status.get("members"):
         console.print()
-        console.print(_members(status))
+        build = partial(_members, status)
+        console.print(fitting_table(build, tuple(MEMBER_COLUMNS), MEMBER_LEFT_OUT, console))
     if line := population_line(status.get("population") or {}, console.width):
         console.print(Text("\n") + line)
     for error in status["errors"]:
@@ -91,7 +94,7 @@ def _roles(status: dict[str, Any]) -> Table:
     table = open_table(*nodes, *columns, texts=TEXTS)
     for column, key in zip(table.columns, [*nodes, "name"], strict=False):
         longest = max((len(role[key]) for role in status["roles"]), default=0)
-        column.min_width = min(longest, WIDEST)
+        column.min_width = min(longest, NAME)
     for role in status["roles"]:
         age, process, state = role["heartbeat_age"], role["pid"], role["state"]
         heartbeat = Text(f"{age:.1f} s ago", "red" if age > LATE else "")
@@ -109,40 +112,51 @@ def _roles(status: dict[str, Any]) -> Table:
     return table
 
 
-def _policies(status: dict[str, Any]) -> Table:
-    counts = ("return", "total", "version", "slot", "updates", "stale", "behind", "replay", "busy")
-    table = open_table("policy", *counts, "not finite", texts=TEXTS)
+POLICY_COLUMNS: dict[str, Callable[[Any], str | Text]] = {
+    "return": lambda p: number(p["mean_return"]),
+    "total": lambda p: number(p["total_reward"]),
+    "version": lambda p: f"{p['version']:,}",
+    "slot": lambda p: str(p["slot"]),
+    "updates": lambda p: f"{p['updates']:,}",
+    "stale": lambda p: number(p["staleness"]),
+    "behind": lambda p: "" if p.get("behind") is None else f"{p['behind']:,}",
+    "replay": lambda p: percent(p["replay_fill"]),
+    "busy": lambda p: percent(p["busy"]),
+    "not finite": lambda p: (
+        Text(f"{p['nonfinite']}, stopped", "red") if p["halted"] else str(p["nonfinite"])
+    ),
+}
+"""The columns of the table of policies, with the cell of a policy."""
+POLICY_LEFT_OUT = ("slot", "total", "replay", "behind", "stale", "version", "busy")
+"""Columns that a narrow terminal leaves out, the least important first."""
+
+
+def _policies(status: dict[str, Any], headings: Sequence[str]) -> Table:
+    table = open_table("policy", *headings, texts=TEXTS)
     for name, policy in status["policies"].items():
-        halted = Text(f"{policy['nonfinite']}, stopped", "red")
-        table.add_row(
-            name,
-            number(policy["mean_return"]),
-            number(policy["total_reward"]),
-            f"{policy['version']:,}",
-            str(policy["slot"]),
-            f"{policy['updates']:,}",
-            number(policy["staleness"]),
-            "" if policy.get("behind") is None else f"{policy['behind']:,}",
-            percent(policy["replay_fill"]),
-            percent(policy["busy"]),
-            halted if policy["halted"] else str(policy["nonfinite"]),
-        )
+        table.add_row(Text(name), *(POLICY_COLUMNS[heading](policy) for heading in headings))
     return table
 
 
-def _members(status: dict[str, Any]) -> Table:
-    parents = ["parent"] * any(m["learns"] and m["parent"] for m in status["members"].values())
-    columns = ("member", "rating", "wins", "games", "mean return", "total", "welfare", *parents)
-    table = open_table(*columns, texts=TEXTS)
-    for name, member in sorted(status["members"].items(), key=lambda pair: -pair[1]["rating"]):
-        table.add_row(
-            Text(name, "" if member["learns"] else "dim"),
-            f"{member['rating']:.1f} ± {member['uncertainty']:.1f}",
-            percent(member["win_rate"]),
-            f"{member['games']:,}",
-            number(member["mean_return"]),
-            number(member["total_reward"]),
-            number(member.get("welfare")),
-            *(Text(member[key] or "", "dim") for key in parents),
-        )
+MEMBER_COLUMNS: dict[str, Callable[[Any], str | Text]] = {
+    "rating": lambda m: f"{m['rating']:.1f} ± {m['uncertainty']:.1f}",
+    "wins": lambda m: percent(m["win_rate"]),
+    "games": lambda m: f"{m['games']:,}",
+    "mean return": lambda m: number(m["mean_return"]),
+    "total": lambda m: number(m["total_reward"]),
+    "welfare": lambda m: number(m.get("welfare")),
+    "parent": lambda m: Text(m["parent"] or "", "dim"),
+}
+"""The columns of the table of members, with the cell of a member."""
+MEMBER_LEFT_OUT = ("total", "welfare", "games", "wins")
+
+
+def _members(status: dict[str, Any], headings: Sequence[str]) -> Table:
+    members = status["members"]
+    if not any(m["learns"] and m["parent"] for m in members.values()):
+        headings = [heading for heading in headings if heading != "parent"]
+    table = open_table("member", *headings, texts=TEXTS)
+    for name, member in sorted(members.items(), key=lambda pair: -pair[1]["rating"]):
+        style = "" if member["learns"] else "dim"
+        table.add_row(Text(name, style), *(MEMBER_COLUMNS[each](member) for each in headings))
     return table

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rich import box
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from remuda.ui.terminal.numbers import number, percent
+
+NAME = 24  # characters of a name in a row
 
 
 def table_of(
@@ -27,12 +30,41 @@ def table_of(
 
 
 def open_table(*headings: str, texts: tuple[str, ...]) -> Table:
-    """Return an empty table without lines; columns named in `texts` are aligned left."""
+    """Return an empty table without lines; columns named in `texts` are left-aligned and folded.
+
+    The first column is at most `NAME` characters wide.
+    """
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for heading in headings:
         is_text = heading in texts
-        table.add_column(heading, justify="left" if is_text else "right", overflow="fold")
+        table.add_column(
+            heading,
+            justify="left" if is_text else "right",
+            overflow="fold",
+            no_wrap=not is_text,
+        )
+    table.columns[0].max_width = NAME
     return table
+
+
+def fitting_table(
+    build: Callable[[Sequence[str]], Table],
+    headings: Sequence[str],
+    left_out: Sequence[str],
+    console: Console,
+) -> Table:
+    """Build a table of the columns that fit the console; `left_out` are removed first, in order."""
+    for heading in left_out:
+        if excess(build(headings), console) <= 0:
+            break
+        headings = [each for each in headings if each != heading]
+    return build(headings)
+
+
+def excess(table: Table, console: Console) -> int:
+    """Return how many characters a table is wider than the console."""
+    wide = console.options.update(max_width=1_000)
+    return console.measure(table, options=wide).maximum - console.width
 
 
 def population_line(numbers: Mapping[str, float | None], width: int) -> Text:

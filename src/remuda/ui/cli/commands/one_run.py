@@ -130,18 +130,19 @@ def evaluate(options: EvaluateOptions) -> int:
     for name in ("policy", "focal", "out"):
         if name in options.model_fields_set:
             raise ConfigError(f"--{name} has no effect without --background")
-    _refuse_game_options(options)
     from remuda.coordinator.coordinator import Signals
     from remuda.evaluation.evaluate import evaluate as play
     from remuda.evaluation.results import Limits
     from remuda.runs.run_directory import RunDirectory
     from remuda.runs.saved_weights import load_run
+    from remuda.training.saved.games import with_game_options
     from remuda.ui.plots.recording import check_histories, write_histories
     from remuda.ui.terminal.live import PlayProgress
 
     run = RunDirectory.open(options.run)
     _note_best(run, options.checkpoint)
     spec, snapshots = load_run(run, options.checkpoint)
+    spec = with_game_options(spec, options.env.options)
     if options.histories:
         check_histories(spec)
     progress, signals = PlayProgress(sys.stderr), Signals()
@@ -214,7 +215,11 @@ def _play_among(options: EvaluateOptions, background: str, limits: Limits) -> Fo
     played = background, options.focal, options.episodes
     chosen: dict[str, Any] = {"seed": options.seed, "sampled": options.sampled, "limits": limits}
     if options.policy is None:
-        _refuse_game_options(options)
+        if options.env.options:
+            raise ConfigError(
+                "--env.options cannot be combined with --background, unless --policy is set: the "
+                "policies of a run play with the options of the run; leave one out"
+            )
         if is_known(target) and not options.run.is_dir():
             raise ConfigError(
                 f"{target} is a game; add --policy for a scripted policy in the focal seats, or "
@@ -237,14 +242,6 @@ def _play_among(options: EvaluateOptions, background: str, limits: Limits) -> Fo
             raise ConfigError(f"with --policy, name a game: {error}") from None
     game = options.env.options
     return evaluate_policy_among(options.policy, *played, game=target, options=game, **chosen)
-
-
-def _refuse_game_options(options: EvaluateOptions) -> None:
-    if options.env.options:
-        raise ConfigError(
-            "--env.options works with --policy only; policies of a run play with the options of "
-            "the run"
-        )
 
 
 def _print_evaluation(options: EvaluateOptions, game: str, evaluation: Evaluation) -> None:

@@ -7,6 +7,7 @@ import secrets
 import socket
 import sys
 from collections.abc import Mapping
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,9 +39,11 @@ class CompareOptions(PrintOptions):
     NEEDED = needs("runs", "name the runs to compare, as in `remuda compare RUN RUN`")
 
     runs: tuple[Path, ...] = Field(min_length=1)
-    """Run directories, or directories of runs such as those of `--seeds`."""
-    out: Path = Path("comparison")
-    """The directory for the page and its picture."""
+    """Run directories, or directories of runs such as those of `--seeds`. `NAME=RUN` names the
+    group: `IPPO=runs/ippo MAPPO=runs/mappo`."""
+    out: Path | None = None
+    """The directory for the page and its figure; a name that ends in .png, .pdf or .svg: the file
+    for the figure alone. None: `comparison`, or `comparison-2` and so on if that exists."""
 
 
 class TournamentOptions(TournamentSettings, PrintOptions):
@@ -77,12 +80,25 @@ def compare(options: CompareOptions) -> int:
     from remuda.ui.reports.comparison import compare as comparison_of
     from remuda.ui.reports.comparison import print_comparison
 
-    found = comparison_of(options.runs)
-    page = found.report(options.out)
+    named: dict[str, list[str]] = {}
+    for run in map(str, options.runs):
+        name, equals, path = run.partition("=")
+        has_name = equals and name and not Path(run).exists()  # a path may contain `=`
+        named.setdefault(name if has_name else "", []).append(
+            os.path.expanduser(path) if has_name else run
+        )
+    found = comparison_of(named)
+    page = found.report(options.out or _new_directory("comparison"))
     options.show(found.as_summary, lambda: print_comparison(found))
     if options.format == "table":
         print(f"wrote {page}")
     return 0
+
+
+def _new_directory(name: str) -> Path:
+    """Return the first of `name`, `name-2`, `name-3` and so on that does not exist."""
+    names = chain([name], (f"{name}-{number}" for number in count(2)))
+    return next(path for path in map(Path, names) if not path.exists())
 
 
 def tournament(options: TournamentOptions) -> int:
@@ -256,7 +272,7 @@ def dashboard(options: DashboardOptions) -> int:
         from remuda.ui.dashboard.server import Server, is_local, make_app
     except ImportError as error:
         raise UsageError(
-            f"the dashboard needs {error.name}: pip install 'remuda-rl[dashboard]'"
+            f"the dashboard needs {error.name}: pip install -e '.[dashboard]'"
         ) from None
 
     token = "" if is_local(options.host) else secrets.token_urlsafe(16)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ from remuda.config import (
     read_config,
 )
 from remuda.errors import ConfigError, RunDirectoryError
+from remuda.system import output
 from remuda.ui.cli.arguments import flags_with_several, parse_flags
 from remuda.ui.cli.commands.several_runs import SEEDS
 from remuda.ui.cli.program import HALTED, set_exit_hints
@@ -87,6 +89,7 @@ def train(words: Sequence[str]) -> int:
     if resume and not is_auto:
         directory = Path(resume)
         options.refuse_sources(directory)
+        _announce(str(directory))
         return _train_run(read_resumed(options, directory), options, directory)
     config, path = read_arguments(words), None
     if is_auto:
@@ -173,13 +176,23 @@ def _train_run(
     return HALTED if result.halted else 0
 
 
+def _announce(what: str) -> None:
+    """Write the first line of a run; the imports that follow take seconds.
+
+    `print` would start a thread, and then this process could not fork the server.
+    """
+    output.write_at_once(1, f"{what}: loading libraries\n".encode(errors="replace"))
+
+
 def _load_libraries(config: Config) -> None:
+    begun = time.monotonic()
     from remuda.system.processes.server import load_and_begin, load_libraries
 
     if config.schedule != "sequential" or config.env.workers > 1:
         load_and_begin(print)
     else:
         load_libraries(print)
+    print(f"loaded in {time.monotonic() - begun:.1f} s; making the environment", flush=True)
 
 
 def _train_seeds(words: Sequence[str], options: TrainOptions) -> int:
@@ -212,10 +225,14 @@ def _train_seeds(words: Sequence[str], options: TrainOptions) -> int:
 
 
 def read_arguments(words: Sequence[str]) -> Config:
-    """Return the configuration: flags override YAML files, which override presets and defaults."""
+    """Return the configuration: flags override YAML files, which override presets and defaults.
+
+    The run is announced before slow imports.
+    """
     options = TrainOptions.read(words)
     base, flags = _read_sources(options), options.tree()
     config = load_config(overlay(base, flags))
+    _announce(f"{config.game}, {config.schedule}, seed {config.seed}")
     from remuda.envs.registry import find_game
 
     find_game(config.game)

@@ -1,6 +1,6 @@
 // The frame of the page: the view that is shown, and the polling of the server.
 
-import { address, fill, h, leave, waitedSoFar } from "./dom.js";
+import { address, fill, h, leave, note, prose, waitedSoFar } from "./dom.js";
 import * as runs from "./runs.js";
 import * as run from "./run.js";
 import * as population from "./population.js";
@@ -59,9 +59,9 @@ async function again(mine) {
     } catch (error) {
       if (mine !== view) return;
       const unreachable = error instanceof TypeError;
-      fill(alive, unreachable ? "The server does not answer" : error.message);
+      fill(alive, prose(unreachable ? "The server does not answer" : error.message));
       alive.className = "bad";
-      if (!unreachable && !mine.shown) fill(main, h("h1", {}, "Not found"), h("p", { class: "note" }, error.message), h("p", {}, h("a", { href: "#/", class: "link" }, "All runs")));
+      if (!unreachable && !mine.shown) fill(main, h("h1", {}, "Not found"), note(error.message), h("p", {}, h("a", { href: "#/", class: "link" }, "All runs")));
       wait = 3000;
     }
   }

@@ -94,7 +94,7 @@ function region(name, x, low, high, colour, opacity) {
 // Curves with bands: [{name, curve: {x, y, low?, high?}}].
 export function lines(chart, curves, axis, extra = {}) {
   chart.show(() => {
-    const palette = colours(), series = [];
+    const palette = colours(), series = [], hasLegend = curves.length > 1 || extra.legend;
     let below = null;
     curves.forEach(({ name, curve }, i) => {
       const colour = palette[i % palette.length];
@@ -109,8 +109,8 @@ export function lines(chart, curves, axis, extra = {}) {
         lineStyle: { width: extra.area ? 0.5 : 1.6, color: colour }, itemStyle: { color: colour }, emphasis: { disabled: true } });
     });
     return {
-      grid: { left: 8, right: 18, top: curves.length > 1 ? 34 : 14, bottom: 4, containLabel: true },
-      legend: curves.length > 1 ? { data: curves.map(({ name }) => name) } : undefined,
+      grid: { left: 8, right: 18, top: hasLegend ? 34 : 14, bottom: 4, containLabel: true },
+      legend: hasLegend ? { data: curves.map(({ name }) => name) } : undefined,
       tooltip: {
         trigger: "axis", order: "valueDesc",
         formatter: (found) => [shown(axis, found[0].value[0]), ...found
@@ -119,10 +119,31 @@ export function lines(chart, curves, axis, extra = {}) {
       },
       xAxis: { type: "value", min: "dataMin", max: "dataMax", splitLine: { show: false },
         axisLabel: { formatter: (value) => shown(axis, value) } },
-      yAxis: { type: "value", scale: !extra.area, max: extra.most, axisLabel: { formatter: (value) => number(value, 3) } },
+      yAxis: { type: "value", scale: !extra.area, max: extra.most, axisLabel: { formatter: (value) => number(value, 6) } },
       series,
     };
   });
+}
+
+// The payoffs of one member against each other: points with standard errors.
+export function against(chart, names, means, errors, matches, self) {
+  const met = names.map((_, i) => i).filter((i) => i !== self && means[i] !== null);
+  const bar = (_, api) => {
+    const [x, low] = api.coord([api.value(0), api.value(1)]), high = api.coord([api.value(0), api.value(2)])[1];
+    return { type: "line", shape: { x1: x, y1: low, x2: x, y2: high }, style: { stroke: colours()[0], opacity: 0.5, lineWidth: 1.5 } };
+  };
+  chart.show(() => ({
+    grid: { left: 8, right: 12, top: 10, bottom: 4, containLabel: true },
+    tooltip: { formatter: ({ dataIndex: i }) => `${names[self]} against ${names[met[i]]}\n${number(means[met[i]])} ± ` +
+      `${number(errors[met[i]])} (standard error)\n${number(matches[met[i]])} matches` },
+    xAxis: { type: "category", data: met.map((i) => names[i]), axisLabel: { rotate: met.length > 6 ? 60 : 0, width: 110, overflow: "truncate" } },
+    yAxis: { type: "value", scale: true, axisLabel: { formatter: (value) => number(value, 6) } },
+    series: [
+      { type: "scatter", data: met.map((i) => means[i]), symbolSize: 7, itemStyle: { color: colours()[0] } },
+      { type: "custom", silent: true, renderItem: bar, encode: { x: 0, y: [1, 2] },
+        data: met.map((i, at) => [at, means[i] - (errors[i] ?? 0), means[i] + (errors[i] ?? 0)]) },
+    ],
+  }));
 }
 
 export function heat(chart, names, values, errors, matches) {

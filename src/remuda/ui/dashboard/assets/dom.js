@@ -19,6 +19,14 @@ function append(element, children) {
   }
 }
 
+// Prose with commands in back-ticks, which become code.
+export const prose = (text) => String(text).split(/`([^`]+)`/).map((part, i) => (i % 2 ? h("code", {}, part) : part));
+
+export const note = (text) => h("p", { class: "note" }, prose(text));
+
+// A name that breaks only where a word of it begins.
+export const breakable = (name) => String(name).split(/(?<=[/_\-@:.])(?=[A-Za-z])/).flatMap((part, i) => (i ? [h("wbr"), part] : [part]));
+
 // Only links within the page are allowed.
 const safe = (address) => (String(address).startsWith("#") ? address : "#/");
 
@@ -114,7 +122,7 @@ export function table(heads, rows, options = {}) {
     }))),
     h("tbody", {}, rows.map((row) => h("tr", {}, row.map((cell, i) => {
       const kind = Array.isArray(heads[i]) ? heads[i][1] : "";
-      return h("td", { class: kind }, cell);
+      return h("td", { class: kind }, typeof cell === "string" ? breakable(cell) : cell);
     }))))));
 }
 

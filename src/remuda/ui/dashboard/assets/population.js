@@ -1,42 +1,43 @@
 // A population: payoffs, ratings, the equilibrium and the lineage of its policies.
 
-import { Chart, colours, heat, lines } from "./charts.js";
-import { ask, fill, h, number, percent, table } from "./dom.js";
+import { against, Chart, colours, heat, lines } from "./charts.js";
+import { ask, breakable, fill, h, note, number, percent, prose, table } from "./dom.js";
 
 const natural = new Intl.Collator("en", { numeric: true }).compare;
+const heading = (name) => name.charAt(0).toUpperCase() + name.slice(1).replaceAll("_", " ");
 const MEASURES = ["diversity", "nash_support", "nash_entropy", "exploitability", "transitive_share", "fitness_mean"];
 
 export function make(main, id) {
   const here = { end, update, shown: false };
-  const charts = new Map(), places = new Map();
+  const charts = new Map(), captions = new Map();
   const notes = h("div", {}), members = h("div", {}), grid = h("div", { class: "grid" });
 
   function chart(title, words, kind = "chart") {
     if (!charts.has(title)) {
       const place = h("div", { class: kind });
-      const note = h("p", { class: "quiet" }, words);
-      grid.append(h("section", { class: kind.includes("tall") ? "card wide" : "card", "aria-label": title }, h("h2", {}, title), note, place));
+      const caption = h("p", { class: "quiet" });
+      grid.append(h("section", { class: kind.includes("tall") ? "card wide" : "card", "aria-label": title }, h("h2", {}, title), caption, place));
       charts.set(title, new Chart(place, title));
-      places.set(title, note);
+      captions.set(title, caption);
     }
+    fill(captions.get(title), words);
     return charts.get(title);
   }
 
   async function update() {
     const [data, run] = await Promise.all([ask("population", { run: id }), ask("run", { run: id })]);
     if (!here.shown) {
-      fill(main, h("h1", {}, `Population of ${id}`), notes, grid, h("section", { class: "card" }, h("h2", {}, "Members"), members));
+      fill(main, h("h1", {}, breakable(`Population of ${id}`)), notes, grid, h("section", { class: "card" }, h("h2", {}, "Members"), members));
       here.shown = true;
     }
     // of teams and of many seats, the run's own analysis has the equilibrium
     const analysed = Object.values(run.status?.members ?? {}).some((each) => (each.nash ?? null) !== null);
-    fill(notes, data.none && h("p", { class: "note" }, data.none), data.mixture_none && !analysed && h("p", { class: "quiet" }, `Equilibrium: ${data.mixture_none}`));
+    fill(notes, data.none && note(data.none), data.mixture_none && !analysed && h("p", { class: "quiet" }, prose(`Equilibrium: ${data.mixture_none}`)));
     drawMembers(run, data);
     if (data.payoffs) {
-      const { names, means, errors, matches } = data.payoffs;
-      heat(chart("Payoffs", "Mean return per match of the row's policy against the column's.", "chart tall"), names, means, errors, matches);
-      if (data.map) drawMap(names, data.map, means);
-      if (data.mixture) drawMixture(names, data.mixture);
+      drawPayoffs(data.payoffs);
+      if (data.map) drawMap(data.payoffs.names, data.map, data.payoffs.means);
+      if (data.mixture) drawMixture(data.payoffs.names, data.mixture);
     }
     if (data.lineage?.length) drawLineage(data.lineage);
     await drawCurves(run);
@@ -52,6 +53,14 @@ export function make(main, id) {
         found.slice(0, 300).map(([name, each]) => [each.learns ? h("b", {}, name) : name, `${number(each.rating, 3)} ± ${number(each.uncertainty, 2)}`,
           percent(each.win_rate), number(each.games), number(each.mean_return), number(each.total_reward), number(each.welfare), percent(mixture.get(name) ?? each.nash), each.parent ?? ""]), { label: "Members" })
       : h("p", { class: "quiet" }, "Every policy of this run keeps its own seat, so there is no population."));
+  }
+
+  // In self-play only the learner meets the others: its row says everything.
+  function drawPayoffs({ names, means, errors, matches }) {
+    const met = (i, j) => i !== j && means[i][j] !== null;
+    const hub = names.findIndex((_, i) => names.every((_, j) => j === i || names.every((_, k) => k === i || !met(j, k))));
+    if (names.length > 2 && hub >= 0) against(chart("Payoffs", `Mean return per match of ${names[hub]} against each member, ± standard error. No two others have met.`), names, means[hub], errors[hub], matches[hub], hub);
+    else heat(chart("Payoffs", "Mean return per match of the row's policy against the column's.", "chart tall"), names, means, errors, matches);
   }
 
   function drawMap(names, positions, means) {
@@ -106,9 +115,9 @@ export function make(main, id) {
     const ending = (word) => run.columns.filter((name) => name.endsWith(`/${word}`)).sort(natural);
     const groups = [["Ratings", "The estimated skill of each learner.", ending("rating"), "/rating"]];
     const genes = [...new Set(run.columns.filter((name) => name.includes("/hyperparameters/")).map((name) => name.split("/hyperparameters/")[1]))];
-    for (const gene of genes.slice(0, 12)) groups.push([gene.split(".").at(-1).replaceAll("_", " "), "The value of this hyperparameter for each policy; evolution changes it.", ending(`hyperparameters/${gene}`), `/hyperparameters/${gene}`]);
+    for (const gene of genes.slice(0, 12)) groups.push([heading(gene.split(".").at(-1)), "The value of this hyperparameter for each policy; evolution changes it.", ending(`hyperparameters/${gene}`), `/hyperparameters/${gene}`]);
     const measures = MEASURES.map((name) => `population/${name}`).filter((name) => run.columns.includes(name));
-    for (const name of measures) groups.push([name.slice(11).replaceAll("_", " "), "From the analyses made during the run.", [name], null]);
+    for (const name of measures) groups.push([heading(name.slice(11)), "From the analyses made during the run.", [name], null]);
     const columns = groups.flatMap(([, , names]) => names.slice(0, 10)).slice(0, 60);
     if (!columns.length) return;
     const found = await ask("curves", { run: id, axis: "turns", column: columns });

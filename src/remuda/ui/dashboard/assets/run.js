@@ -1,13 +1,13 @@
 // One run: its progress, curves, processes, logs and configuration.
 
 import { Chart, lines } from "./charts.js";
-import { address, ask, fill, h, number, percent, rate, span, stateOf, table, tile } from "./dom.js";
+import { address, ask, breakable, fill, h, note, number, percent, prose, rate, span, stateOf, table, tile } from "./dom.js";
 
 const COLUMNS = [
   ["mean_return", "Return, mean over episodes"], ["loss", "Loss"], ["entropy", "Entropy"], ["staleness", "Staleness, versions"],
   ["replay_ratio", "Replay ratio"], ["epsilon", "Exploration rate"], ["explained_variance", "Explained variance"],
 ];
-const FEW = 8;
+const FEW = 8, MOST = 60;  // policies in a chart, columns in a request
 const natural = new Intl.Collator("en", { numeric: true }).compare;
 
 // Values of options are JSON; other text is a string.
@@ -67,23 +67,23 @@ export function make(main, id) {
 
   function draw() {
     const status = data.status, summary = data.summary;
-    fill(head, h("h1", {}, id), h("p", { class: "quiet" }, stateOf(data.run), ` · ${data.run.game} · seed ${number(data.run.seed)}`,
+    fill(head, h("h1", {}, breakable(id)), h("p", { class: "quiet" }, stateOf(data.run), ` · ${data.run.game} · seed ${number(data.run.seed)}`,
       status ? ` · ${status.schedule}` : "", summary ? ` · ${summary.layout}` : "",
       data.ledger && [" · ", h("a", { href: address("population", id), class: "link" }, "its population")],
       data.trace && [" · ", h("a", { href: address("timeline", id), class: "link" }, "its timeline")]));
     fill(notes,
-      data.damaged && h("p", { class: "note" }, `Damaged: ${data.damaged}`),
-      data.damaged_lines > 0 && h("p", { class: "note" }, `${data.damaged_lines} lines of metrics.jsonl are damaged and were skipped`),
+      data.damaged && note(`Damaged: ${data.damaged}`),
+      data.damaged_lines > 0 && note(`${data.damaged_lines} lines of metrics.jsonl are damaged and were skipped`),
       !data.complete && h("p", { class: "quiet" }, "Its metrics are still being read; the curves are incomplete."),
       data.every > 1 && h("p", { class: "quiet" }, `The run is long: one of every ${data.every} records is drawn.`),
-      (status?.errors ?? []).slice(-3).map((error) => h("p", { class: "note" }, error.message)));
+      (status?.errors ?? []).slice(-3).map((error) => note(error.message)));
     const late = status && data.running && status.age > 5 ? h("span", { class: "bad" }, ` (${span(status.age)} ago)`) : "";
     fill(tiles, status
       ? [tile(number(status.turns), ["turns", late]), tile(span(status.seconds), "running time"), tile(rate(status.agent_steps_per_second), "agent-steps/s"),
         tile(percent(status.shares?.wait), "of the actors' time spent waiting"), tile(number(status.wait_seconds), "seconds waited in total"),
         status.matches > 0 && tile(number(status.matches), "matches"),
         tile(number(data.checkpoints), "checkpoints"), tile(data.best ? number(data.best.mean_return) : "–", `best ${data.best?.sampled ? "sampled" : "greedy"} return`)]
-      : h("p", { class: "note" }, "There is no status: the run has not started, or its files are damaged."));
+      : note("There is no status: the run has not started, or its files are damaged."));
     if (!status) return;
     const names = Object.keys(status.policies);
     fill(policies, names.length > 0 && table(["policy", ["return", "num"], ["updates", "num"], ["version", "num"], ["staleness", "num"], ["replay ratio", "num"], ["busy", "num"], ["not finite", "num"]],
@@ -106,8 +106,8 @@ export function make(main, id) {
       fill(message, `${words}…`);
       try {
         const { done } = await ask("control", {}, { run: id, ...request });
-        fill(message, String(done));
-      } catch (error) { fill(message, error.message); }
+        fill(message, prose(done));
+      } catch (error) { fill(message, prose(error.message)); }
     };
     const known = (await ask("control", {}, { run: id, do: "list" })).done;
     const policy = h("select", { "aria-label": "Policy", onchange: () => names() }, h("option", { value: "" }, "all policies"), Object.keys(known).map((name) => h("option", { value: name }, name)));
@@ -157,10 +157,10 @@ export function make(main, id) {
 
   // The charts: each column for all policies that have it, a few columns of the run, and the columns that the user added.
   function groupsToDraw() {
-    const has = new Set(data.columns), found = [];
+    const has = new Set(data.columns), found = [], several = Object.keys(data.status?.policies ?? {}).length > 1;
     for (const [column, words] of COLUMNS) {
       const every = data.columns.filter((name) => name.endsWith(`/${column}`) && !/^(run|actor|game|population)\//.test(name)).sort(natural);
-      if (every.length) found.push([words, every.slice(0, FEW), (name) => name.slice(0, -column.length - 1)]);
+      if (every.length) found.push([words, every.slice(0, FEW), (name) => name.slice(0, -column.length - 1), { legend: several }]);
     }
     const speed = ["run/agent_steps_per_second", "run/turns_per_second"].filter((name) => has.has(name));
     if (speed.length) found.push(["Throughput, 1/s", speed.slice(0, 1), () => "agent-steps/s"]);
@@ -182,18 +182,20 @@ export function make(main, id) {
     const shownAxis = axis, mine = ++question;
     const read = data.read_bytes;
     const groups = groupsToDraw();
-    const columns = [...new Set(groups.flatMap(([, names]) => names))].slice(0, 60);
+    const columns = [...new Set(groups.flatMap(([, names]) => names))];
     if (!columns.length) {
       clear();
       fill(grid, h("p", { class: "quiet" }, "There are no records yet."));
       drawn = read;
       return;
     }
-    const found = await ask("curves", { run: id, axis: shownAxis, column: columns });
+    const parts = Array.from({ length: Math.ceil(columns.length / MOST) }, (_, i) => columns.slice(MOST * i, MOST * (i + 1)));
+    const answers = await Promise.all(parts.map((column) => ask("curves", { run: id, axis: shownAxis, column })));
+    const found = Object.assign({}, ...answers.map((each) => each.columns));
     if (mine !== question) return;  // a newer query replaces this one
     drawn = read;
     for (const [title, names, short, extra] of groups) {
-      const known = names.filter((name) => found.columns[name]?.x.length);
+      const known = names.filter((name) => found[name]?.x.length);
       if (!known.length) continue;
       if (!charts.has(title)) {
         if (!charts.size) fill(grid);
@@ -202,7 +204,7 @@ export function make(main, id) {
         charts.set(title, new Chart(place, title));
       }
       const alone = known.length === 1;
-      lines(charts.get(title), known.map((name) => ({ name: short(name), curve: alone ? found.columns[name] : { x: found.columns[name].x, y: found.columns[name].y } })), shownAxis, extra);
+      lines(charts.get(title), known.map((name) => ({ name: short(name), curve: alone ? found[name] : { x: found[name].x, y: found[name].y } })), shownAxis, extra);
     }
   }
 

@@ -1,13 +1,13 @@
 // All runs: a table to filter and sort, and the curves of the selected runs.
 
 import { Chart, lines } from "./charts.js";
-import { address, ask, fill, h, number, rate, stateOf, table, when } from "./dom.js";
+import { address, ask, breakable, fill, h, note, number, stateOf, table, when } from "./dom.js";
 
 const HEADS = [
-  ["run", "id", ""], ["game", "game", ""], ["state", "state", ""], ["turns", "turns", "num"],
-  ["algorithm", "algorithm", ""], ["seed", "seed", "num"], ["best return", "best", "num"], ["last active", "last", "num"],
+  ["run", "id", "name"], ["game", "game", "name"], ["state", "state", "ended"], ["turns", "turns", "num extra"],
+  ["algorithm", "algorithm", "extra"], ["seed", "seed", "num"], ["best return", "best", "num"], ["last active", "last", "num"],
 ];
-const MOST = 60, SHOWN = 200;
+const MOST = 60, SHOWN = 200, SETTINGS = 5;
 
 export function make(main) {
   const here = { end, update, shown: false };
@@ -42,14 +42,23 @@ export function make(main) {
     const parts = words.split(/\s+/).filter(Boolean);
     const text = (run) => `${run.id} ${run.game} ${run.state} ${run.algorithm} ${run.damaged ? "damaged" : ""}`.toLowerCase();
     const kept = found.runs.filter((run) => parts.every((part) => text(run).includes(part)));
-    const [by, way] = sort;
+    const [by, way] = sort, value = (run) => (by in run ? run[by] : run.settings[by]);
     return kept.sort((one, other) => {
-      const [a, b] = [one[by], other[by]];
+      const [a, b] = [value(one), value(other)];
       if (a === b) return one.id < other.id ? -1 : 1;
       if (a === null || a === undefined) return 1;
       if (b === null || b === undefined) return -1;
       return (a < b ? -1 : 1) * way;
     });
+  }
+
+  // The settings that differ between these runs, as heads of columns.
+  function settingsOf(kept) {
+    const differ = found.columns.filter((key) => new Set(kept.map((run) => run.settings[key]).filter((value) => value !== null && value !== undefined)).size > 1);
+    const last = (key) => key.split(".").at(-1);
+    const taken = (word) => HEADS.some(([text]) => text === word) || differ.filter((key) => last(key) === word).length > 1;
+    return differ.slice(0, SETTINGS).map((key) => [taken(last(key)) ? key : last(key).replaceAll("_", " "), key,
+      kept.every((run) => typeof (run.settings[key] ?? 0) === "number") ? "num" : ""]);
   }
 
   function draw() {
@@ -60,8 +69,9 @@ export function make(main) {
     const kept = matching();
     fill(title, "Runs ", h("span", { class: "quiet" }, `in ${found.directory}`));
     fill(count, found.complete ? `${kept.length} of ${found.runs.length} runs` : `${found.runs.length} runs so far…`);
-    const heads = [h("span", { class: "quiet", title: "Select runs to compare their curves" }, "✓"), ...HEADS.map(([text, by]) =>
-      h("button", { onclick: () => { sort = [by, sort[0] === by ? -sort[1] : by === "id" || by === "game" ? 1 : -1]; draw(); },
+    const settings = settingsOf(kept), columns = [...HEADS.slice(0, 5), ...settings, ...HEADS.slice(5)];
+    const heads = [h("span", { class: "quiet", title: "Select runs to compare their curves" }, "✓"), ...columns.map(([text, by]) =>
+      h("button", { title: by.includes(".") ? by : null, onclick: () => { sort = [by, sort[0] === by ? -sort[1] : by === "id" || by === "game" ? 1 : -1]; draw(); },
         "aria-label": `Sort by ${text}` }, text, sort[0] === by ? (sort[1] > 0 ? " ▲" : " ▼") : ""))];
     const rows = kept.slice(0, more).map((run) => [
       h("input", { type: "checkbox", "aria-label": `Compare ${run.id}`, checked: selected.has(run.id), onchange: (event) => {
@@ -69,16 +79,16 @@ export function make(main) {
         event.target.checked = selected.has(run.id);
         compare();
       } }),
-      h("a", { href: address("run", run.id) }, run.id), run.game, stateOf(run), number(run.turns), run.algorithm ?? "–",
-      number(run.seed), number(run.best), when(run.last),
+      h("a", { href: address("run", run.id) }, breakable(run.id)), run.game, stateOf(run), number(run.turns), run.algorithm ?? "–",
+      ...settings.map(([, key]) => number(run.settings[key])), number(run.seed), number(run.best), when(run.last),
     ]);
     const focused = document.activeElement?.getAttribute("aria-label");
     fill(body, found.runs.length
-      ? table(heads.map((head, i) => [head, i ? HEADS[i - 1][2] : ""]), rows, { class: "runs", label: "Runs" })
-      : h("p", { class: "note" }, found.complete ? "There is no run here yet. Start one with: remuda train treasure_hunt" : "Looking…"),
+      ? table(heads.map((head, i) => [head, i ? columns[i - 1][2] : ""]), rows, { class: "runs", label: "Runs" })
+      : note(found.complete ? "There is no run here yet. Start one with `remuda train treasure_hunt`." : "Looking…"),
     kept.length > more && h("button", { onclick: () => { more += 1000; draw(); } }, `Show ${kept.length - more} more`),
     found.runs.some((run) => run.damaged) && h("details", {}, h("summary", {}, "Damaged runs"),
-      found.runs.filter((run) => run.damaged).slice(0, 100).map((run) => h("p", { class: "note" }, `${run.id}: ${run.damaged}`))));
+      found.runs.filter((run) => run.damaged).slice(0, 100).map((run) => note(`${run.id}: ${run.damaged}`))));
     if (focused && body.contains(document.activeElement) === false) {
       body.querySelector(`[aria-label="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
     }
@@ -106,5 +116,3 @@ export function make(main) {
   function end() { chart?.end(); }
   return here;
 }
-
-export { rate };

@@ -1,12 +1,12 @@
 // The timeline of each process, from a run's trace.
 
 import { Chart, colours } from "./charts.js";
-import { ask, fill, h, number } from "./dom.js";
+import { ask, breakable, fill, h, note, number } from "./dom.js";
 
 export function make(main, id) {
   const here = { end, update, shown: false };
   let chart = null, begin = null, stop = null, trace = null;
-  const note = h("p", { class: "quiet" }), place = h("div", { class: "chart tall" });
+  const extent = h("p", { class: "quiet" }), place = h("div", { class: "chart tall" });
   const move = (share) => { if (!trace) return; const width = stop - begin; begin = Math.max(begin + share * width, 0); stop = begin + width; load(); };
   const zoom = (by) => { if (!trace) return; const middle = (begin + stop) / 2, half = ((stop - begin) / 2) * by; begin = Math.max(middle - half, 0); stop = Math.min(middle + half, trace.seconds); load(); };
   const keys = h("div", { class: "bar", role: "group", "aria-label": "Move through time" },
@@ -17,13 +17,13 @@ export function make(main, id) {
   async function load() {
     trace = await ask("timeline", { run: id, begin, end: stop });
     if (trace.none) {
-      fill(main, h("h1", {}, `Timeline of ${id}`), h("p", { class: "note" }, trace.none),
+      fill(main, h("h1", {}, breakable(`Timeline of ${id}`)), note(trace.none),
         h("p", {}, h("a", { href: `#/run/${encodeURIComponent(id)}`, class: "link" }, "The run's page shows how the actors spend their time.")));
       return;
     }
     begin ??= 0;
     stop ??= trace.seconds;
-    fill(note, `${number(begin)} to ${number(stop)} s of ${number(trace.seconds)} s`, trace.left_out ? `; ${number(trace.left_out)} short spans are not drawn, zoom in to see them` : "");
+    fill(extent, `${number(begin)} to ${number(stop)} s of ${number(trace.seconds)} s`, trace.left_out ? `; ${number(trace.left_out)} short spans are not drawn, zoom in to see them` : "");
     chart ??= new Chart(place, "Timeline");
     chart.show(draw);
   }
@@ -50,7 +50,7 @@ export function make(main, id) {
 
   async function update() {
     if (!here.shown) {
-      fill(main, h("h1", {}, `Timeline of ${id}`), keys, note, h("section", { class: "card" }, place));
+      fill(main, h("h1", {}, breakable(`Timeline of ${id}`)), keys, extent, h("section", { class: "card" }, place));
       here.shown = true;
     }
     await load();

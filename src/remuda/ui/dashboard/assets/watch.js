@@ -1,15 +1,17 @@
-// Episodes of a run's policies, which the server plays at the viewer's pace.
+// Episodes of a run's policies, which the server plays at the viewer's pace; a person may play along.
 
 import { Chart, colours } from "./charts.js";
-import { ask, fill, h, number, table } from "./dom.js";
+import { ask, breakable, fill, h, note, number, table } from "./dom.js";
 
-const AHEAD = 30;
+const AHEAD = 30, ME = "me", ALIVE = 30000;
 
 export function make(main, id) {
   const here = { end, update, shown: false };
-  let name = null, about = null, turns = [], over = false, at = 0, playing = true, speed = 5, agent = null, loading = false, timer = null, chart = null, seed = 0, mayAsk = false;
+  let name = null, about = null, turns = [], over = false, at = 0, playing = true, speed = 5, agent = null, loading = false, timer = null, chart = null, seed = 0, mayAsk = false, read = 0, question = null, polled = 0;
   const seats = new Map();
   const picture = h("img", { alt: "", hidden: true }), words = h("p", { class: "quiet", role: "status" }), earned = h("div", {}), chose = h("div", { class: "chart" });
+  const turnOfMine = h("div", { class: "bar", role: "group", "aria-label": "Your action" });
+  const keep = h("button", { hidden: true, onclick: download }, "Keep the trajectory");
   const fault = h("div", {}), places = h("div", { class: "bar", role: "group", "aria-label": "Policies by agent" }), explained = h("select", { "aria-label": "Agent whose choice is explained", onchange: (event) => { agent = event.target.value; draw(); } });
   const pause = h("button", { class: "main", onclick: () => { playing = !playing; control(); } }, "Pause");
   const slide = h("input", { type: "range", min: 0, max: 0, value: 0, "aria-label": "Turn", oninput: (event) => { playing = false; at = Number(event.target.value); control(); draw(); } });
@@ -20,26 +22,26 @@ export function make(main, id) {
   const step = (by) => { playing = false; at = Math.max(0, Math.min(at + by, turns.length - 1)); control(); draw(); more(); };
 
   function layout() {
-    fill(main, h("h1", {}, `Watch ${id}`), weights, fault, places,
+    fill(main, h("h1", {}, breakable(`Watch ${id}`)), weights, fault, places,
       h("div", { class: "bar" }, "seed", number_, draws, h("label", { for: "sampled" }, "explore as in training"), mayAsk ? [live, h("label", { for: "live" }, "use the current weights")] : [], h("button", { onclick: begin }, "Play from the start")),
       h("div", { class: "stage" },
-        h("section", { class: "card", "aria-label": "The game" }, picture, words,
+        h("section", { class: "card", "aria-label": "The game" }, picture, turnOfMine, words,
           h("div", { class: "bar", role: "group", "aria-label": "Playback" }, h("button", { onclick: () => step(-1), "aria-label": "One turn back" }, "◀"), pause,
-            h("button", { onclick: () => step(1), "aria-label": "One turn forward" }, "▶"), pace, slide)),
+            h("button", { onclick: () => step(1), "aria-label": "One turn forward" }, "▶"), pace, slide, keep)),
         h("section", { class: "card", "aria-label": "Choices" }, h("div", { class: "bar" }, h("h2", {}, "How it chose"), explained), chose, earned)));
     here.shown = true;
   }
 
   async function begin() {
     seed = Math.max(0, Math.floor(Number(number_.value) || 0));
-    name = null;
-    turns = []; over = false; at = 0; playing = true;
+    abandon();
+    turns = []; over = false; at = 0; playing = true; read = 0;
     fill(fault);
     fill(words, "Loading the policies…");
     try {
       name = (await ask("watch", {}, { run: id, seats: Object.fromEntries(seats), seed, sampled: draws.checked, live: live.checked })).watch;
     } catch (error) {
-      fill(fault, h("p", { class: "note" }, error.message));
+      fill(fault, note(error.message));
       return;
     }
     about = null;
@@ -49,24 +51,68 @@ export function make(main, id) {
 
   async function more() {
     if (!name || loading || over || turns.length > at + AHEAD) return;
+    if (question && Date.now() - polled < ALIVE) return;  // the server ends episodes that no page watches
+    polled = Date.now();
+    await take(() => ask("watched", { watch: name, first: read, count: about === null ? 2 : 10 }));
+  }
+
+  // Sends the action of a person; the reply has the turns until the next question.
+  async function act(action) {
+    if (!question || loading) return;
+    question = null;
+    playing = true;
+    control();
+    await take(() => ask("act", {}, { watch: name, action, first: read }));
+  }
+
+  async function take(request) {
     loading = true;
     const requested = name;
     try {
-      const first = about === null ? 0 : turns.length + 1;
-      const found = await ask("watched", { watch: name, first, count: about === null ? 2 : 10 });
+      const found = await request();
       if (requested !== name) return;
       for (const line of found.lines) {
-        if (line.error) fill(fault, h("p", { class: "note" }, line.error));
+        if (line.error) fill(fault, note(line.error));
         else if (line.agents) settle(line);
+        else if (line.question) { question = line.question; polled = Date.now(); }
         else turns.push(line);
       }
+      read += found.lines.length;
       over = found.over;
+      if (plays()) at = Math.max(turns.length - 1, 0);
       draw();
     } catch (error) {
-      if (requested === name) { fill(fault, h("p", { class: "note" }, error.message)); over = true; }
+      if (requested === name) { fill(fault, note(error.message)); over = true; }
     } finally {
       loading = false;
     }
+  }
+
+  const plays = () => about !== null && Object.values(about.seats).includes(ME);
+
+  // Ends an episode that waits for a person.
+  function abandon() {
+    if (name && plays() && !over) ask("act", {}, { watch: name, action: null }).catch(() => {});
+    name = question = null;
+  }
+
+  // What the agents did, as JSON; the pictures stay behind.
+  function download() {
+    const kept = turns.map(({ turn, actions, returns }) => ({ turn, actions, returns }));
+    const text = JSON.stringify({ run: id, game: about.game, seed, seats: about.seats, versions: about.versions, turns: kept }, null, 1);
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([text], { type: "application/json" }));
+    link.download = `${about.game}-${seed}.json`.replaceAll(/[^\w.-]/g, "_");
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  }
+
+  function drawQuestion() {
+    keep.hidden = !(over && plays());
+    turnOfMine.hidden = !question;
+    if (!question) return;
+    fill(turnOfMine, h("b", {}, `${question.agent}, your turn: ${question.words}`), question.allowed.map((action) =>
+      h("button", { class: "main", onclick: () => act(action) }, question.names[action])));
   }
 
   function settle(line) {
@@ -78,7 +124,7 @@ export function make(main, id) {
     fill(explained, line.agents.map((each) => h("option", { value: each, selected: each === agent }, each)));
     const choices = [...line.policies, ...line.scripted, "random"];
     fill(places, line.agents.slice(0, 24).map((each) => {
-      const list = [...new Set([line.seats[each], ...choices])];
+      const list = [...new Set([line.seats[each], ...choices, ...(line.playable.includes(each) ? [ME] : [])])];
       return h("label", {}, `${each} `, h("select", { "aria-label": `Policy of ${each}`, onchange: (event) => { seats.set(each, event.target.value); begin(); } },
         list.map((choice) => h("option", { value: choice, selected: choice === line.seats[each] }, choice))),
         each in line.versions && h("span", { class: "quiet" }, ` version ${number(line.versions[each])}`));
@@ -98,11 +144,13 @@ export function make(main, id) {
 
   function draw() {
     const turn = turns[at];
+    drawQuestion();
     if (!turn) return;
     slide.max = String(turns.length - 1);
     slide.value = String(at);
-    picture.hidden = !turn.picture;
-    if (turn.picture) picture.src = `data:image/png;base64,${turn.picture}`;
+    const shown = question && at === turns.length - 1 ? question.picture : turn.picture;
+    picture.hidden = !shown;
+    if (shown) picture.src = `data:image/png;base64,${shown}`;
     picture.alt = `The game after turn ${turn.turn}`;
     fill(words, `turn ${turn.turn}`, turn.over ? " · the episode is over" : "", turn.picture ? "" : " · this environment draws no pictures");
     fill(earned, table(["agent", "action", ["return so far", "num"]], about.agents.slice(0, 40).map((each) => {
@@ -138,6 +186,6 @@ export function make(main, id) {
     return Infinity;
   }
 
-  function end() { clearInterval(timer); chart?.end(); name = null; }
+  function end() { clearInterval(timer); chart?.end(); abandon(); }
   return here;
 }
