@@ -54,7 +54,8 @@ PICKLES: dict[str, bytes] = {}  # known pickles, by their names
 OBJECTS: dict[str, object] = {}  # the objects of pickles, made or read by this process
 _directories: dict[str, None] = {}  # module directories of all runs opened here, in order
 _foreign: dict[str, Path] = {}  # the files of pickles that this user did not sign, by their names
-_foreign_directories: dict[str, Path] = {}  # the same of directories
+# The files, with their content, that list directories which this user did not sign.
+_foreign_directories: dict[str, tuple[Path, bytes]] = {}
 _files: dict[str, str] = {}  # the file of each module when its run started
 _warned: set[str] = set()
 
@@ -112,8 +113,14 @@ def _may_search(directory: str, module: str) -> bool:
         return True
     if not module or PathFinder.find_spec(module, [directory]) is None:
         return False
-    allow(_foreign_directories.pop(directory))
+    path, data = _foreign_directories[directory]
+    allow(path, data, f"opening it imports {module} from {directory}")
+    del _foreign_directories[directory]
     return True
+
+
+def _own_directories() -> list[str]:
+    return [x for x in _directories if x in sys.path or x not in _foreign_directories]
 
 
 def _warn_of_other_file(module: str) -> None:
@@ -185,8 +192,7 @@ class Code(NamedTuple):
 def code_of(tree: object) -> Code:
     """Return the known code that a tree refers to, to be sent with it."""
     pickles = {name: pickle_of(name) for name in names_in(tree) if name in PICKLES}
-    own = (path for path in _directories if path in sys.path or path not in _foreign_directories)
-    return Code(pickles, tuple(own), dict(_files))
+    return Code(pickles, tuple(_own_directories()), dict(_files))
 
 
 def add_code(code: Code) -> None:
@@ -236,7 +242,7 @@ def pickle_of(name: str) -> bytes:
             "function itself to remuda.train"
         )
     if name in _foreign:
-        allow(_foreign[name])
+        allow(_foreign[name], PICKLES[name])
         del _foreign[name]
     return PICKLES[name]
 
@@ -282,7 +288,7 @@ def found_here(tree: object) -> dict[str, object]:
         file = getattr(sys.modules.get(name), "__file__", None) if ":" in text else None
         if file is not None and _is_own(os.path.dirname(file)):
             files[name] = os.path.abspath(file)
-    return {"directories": list(dict.fromkeys([*own, *_directories])), "modules": files}
+    return {"directories": list(dict.fromkeys([*own, *_own_directories()])), "modules": files}
 
 
 def _is_own(directory: str) -> bool:
@@ -314,7 +320,7 @@ def read_beside(config: Path, tree: object) -> None:
             if is_own(path, data):
                 _foreign_directories.pop(directory, None)
             elif directory not in _directories:
-                _foreign_directories[directory] = path
+                _foreign_directories[directory] = path, data
         _directories.update(directories)
         _files.update({str(name): str(path) for name, path in paths["modules"].items()})
 

@@ -25,7 +25,7 @@ SIGNATURES = "code-signatures.json"  # by the names of a run's files
 ALLOW = "REMUDA_TRUST_CODE"  # the environment variable that allows all code
 BYTES = 32  # of the key
 
-_allowed: set[Path] = set()
+_allowed: set[tuple[Path, bytes]] = set()  # files with their content
 
 
 def sign(files: Mapping[Path, bytes]) -> None:
@@ -40,9 +40,9 @@ def sign(files: Mapping[Path, bytes]) -> None:
 
 
 def is_own(path: Path, data: bytes) -> bool:
-    """Return whether this user signed a file with this content."""
+    """Return whether this user signed a file with this content, or allowed it."""
     key, found = _key(), _signatures(path.parent).get(path.name)
-    if path.absolute() in _allowed:
+    if (path.absolute(), data) in _allowed:
         return True
     return (
         key is not None
@@ -51,14 +51,17 @@ def is_own(path: Path, data: bytes) -> bool:
     )
 
 
-def allow(path: Path) -> None:
+def allow(path: Path, data: bytes, does: str = "opening it runs its code") -> None:
     """Let the user decide whether a file's code may be executed; raise a UsageError if not.
 
-    An answer is kept: the file is signed.
+    `data`: the content that was read. An answer is kept: this content is signed.
     """
-    if path.absolute() in _allowed:
+    if (path.absolute(), data) in _allowed:
         return
-    what = f"{path} was not saved by you on this machine, and opening it runs its code"
+    whose = "was not saved by you on this machine"
+    if _key() is None:
+        whose = f"may not be yours (your signing key cannot be kept in {_state()})"
+    what = f"{path} {whose}, and {does}"
     if os.environ.get(ALLOW, "").lower() not in ("1", "true", "yes"):
         is_main = threading.current_thread() is threading.main_thread()
         if not (is_main and sys.stdin.isatty() and sys.stderr.isatty()):
@@ -67,8 +70,8 @@ def allow(path: Path) -> None:
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             raise UsageError(f"{path} was not run")
         with suppress(OSError):
-            sign({path: read_file(path)})
-    _allowed.add(path.absolute())
+            sign({path: data})
+    _allowed.add((path.absolute(), data))
 
 
 def _signature(key: bytes, path: Path, data: bytes) -> str:
@@ -83,18 +86,31 @@ def _signatures(folder: Path) -> dict[str, object]:
     return {}
 
 
+def _state() -> Path:
+    """Return the directory of the key."""
+    state = Path(os.environ.get("XDG_STATE_HOME", ""))
+    if not state.is_absolute():
+        state = Path(os.path.expanduser("~/.local/state"))
+    return state / "remuda"
+
+
 def _key() -> bytes | None:
     """Return the user's key, which is made at the first use; None if it can be neither."""
-    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
-    path = Path(state) / "remuda" / "code-key"
+    path = _state() / "code-key"
+    if not path.is_absolute():  # the user has no home
+        return None
     with suppress(OSError):
-        if not path.exists():
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=path.parent) as file:  # only the user reads it
-                file.write(secrets.token_bytes(BYTES))
-                file.flush()
-                with suppress(FileExistsError):  # another process was first
-                    os.link(file.name, path)
-        key = read_file(path)
-        return key if len(key) == BYTES else None
+        with suppress(FileNotFoundError):
+            key = read_file(path)
+            if len(key) == BYTES:
+                return key
+            path.unlink()  # damaged
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent) as file:  # only the user reads it
+            file.write(secrets.token_bytes(BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+            with suppress(FileExistsError):  # another process was first
+                os.link(file.name, path)
+        return read_file(path)
     return None
