@@ -9,7 +9,7 @@ import pytest
 
 import remuda
 from refusals import refuses
-from remuda.errors import UsageError
+from remuda.errors import ForeignCodeError
 from remuda.system import loading, trust
 from remuda.ui.cli.main import run
 
@@ -57,7 +57,7 @@ def test_own_code_is_executed_wherever_the_run_is(made):
 
 def test_code_of_others_is_refused_where_nobody_can_answer(made, monkeypatch):
     from_elsewhere(made, monkeypatch)
-    with refuses(UsageError, trust.ALLOW):
+    with refuses(ForeignCodeError, trust.ALLOW):
         play(made)
 
 
@@ -65,7 +65,7 @@ def test_code_with_another_signature_is_refused(made):
     signed = json.loads((made / trust.SIGNATURES).read_text())
     changed = dict.fromkeys(signed, "0" * 64)
     (made / trust.SIGNATURES).write_text(json.dumps(changed))
-    with refuses(UsageError, trust.ALLOW):
+    with refuses(ForeignCodeError, trust.ALLOW):
         play(made)
 
 
@@ -87,7 +87,7 @@ def test_a_terminal_asks_once(answer, made, monkeypatch):
     shown = Terminal()
     monkeypatch.setattr(sys, "stderr", shown)
     if answer != "y\n":
-        with pytest.raises(UsageError, match="was not run"):
+        with pytest.raises(ForeignCodeError, match="was not run"):
             play(made)
         return
     play(made)
@@ -115,7 +115,7 @@ def test_directories_of_others_are_not_searched(tmp_path, monkeypatch):
         monkeypatch.setattr(loading, name, {})
     loading.read_beside(tmp_path / "config.yaml", {"game": "a_game_of_theirs:Game"})
     for _ in range(2):  # a refusal is no permission for the next attempt
-        with refuses(UsageError, trust.ALLOW):
+        with refuses(ForeignCodeError, trust.ALLOW):
             loading.import_module("a_game_of_theirs")
         loading.read_beside(tmp_path / "config.yaml", {"game": "a_game_of_theirs:Game"})
     # A run that this process saves meanwhile does not vouch for the directory.

@@ -37,7 +37,15 @@ import cloudpickle
 import remuda
 from remuda.errors import ConfigError, MissingCodeError, RemudaError, UsageError, UserCodeError
 from remuda.system.checkpoint.opening import checked, read_file
-from remuda.system.trust import allow, is_own
+from remuda.system.trust import (
+    Foreign,
+    add_foreign,
+    allow,
+    check_call,
+    check_import,
+    foreign,
+    is_own,
+)
 from remuda.system.user_errors import is_installed, where_raised
 
 T = TypeVar("T")
@@ -67,15 +75,23 @@ def load(path: str, key: str) -> Any:
             return load_object(path, pickle_of(path))
         except MissingCodeError as error:
             raise MissingCodeError(f"{key}: {error}") from error
-    module, _, name = path.partition(":")
     try:
-        return attrgetter(name)(import_module(module))
+        return find_named(path)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(f"{key}: {error}; name your own as module:Class") from None
 
 
+def find_named(path: str) -> Any:
+    """Import the class or function `module:Name`; the name may have dots."""
+    module, _, name = path.partition(":")
+    found = attrgetter(name)(import_module(module))
+    check_call(path, found)
+    return found
+
+
 def import_module(name: str) -> Any:
     """Import a user's module, also from the directories of opened runs."""
+    check_import(name)
     try:
         found = _searching(lambda: importlib.import_module(name))
         _warn_of_other_file(name)
@@ -157,6 +173,11 @@ def texts_in(tree: object) -> Iterator[str]:
             yield from texts_in(part)
 
 
+def called_in(tree: object) -> set[str]:
+    """Return the texts such as `module:Name` in a tree of plain data."""
+    return {text for text in texts_in(tree) if ":" in text}
+
+
 def without_digests(tree: Any) -> Any:
     """Return a tree of plain data with the digests of pickles removed."""
     if isinstance(tree, str):
@@ -187,12 +208,15 @@ class Code(NamedTuple):
     pickles: dict[str, bytes]
     directories: tuple[str, ...]  # of modules; searched last
     files: dict[str, str]  # of modules when their run started
+    foreign: Foreign
 
 
 def code_of(tree: object) -> Code:
     """Return the known code that a tree refers to, to be sent with it."""
     pickles = {name: pickle_of(name) for name in names_in(tree) if name in PICKLES}
-    return Code(pickles, tuple(_own_directories()), dict(_files))
+    for name in called_in(tree):
+        check_call(name)  # other processes cannot ask
+    return Code(pickles, tuple(_own_directories()), dict(_files), foreign())
 
 
 def add_code(code: Code) -> None:
@@ -200,6 +224,7 @@ def add_code(code: Code) -> None:
     PICKLES.update(code.pickles)
     _directories.update(dict.fromkeys(code.directories))
     _files.update(code.files)
+    add_foreign(code.foreign)
 
 
 def name_object(thing: object, what: str) -> str:
