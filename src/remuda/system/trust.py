@@ -1,9 +1,9 @@
 """Whose code a run holds: the user's own is executed, and any other only if the user allows it.
 
 Code files of a run are signed with a secret key of the user. A file with another signature, or with
-none, came from another person or another machine. So are the names of classes and functions in its
-configuration: `subprocess:run` as a game would run any command. Names of the user's own modules
-need no signature, except modules in the directory of the run.
+none, came from another person or another machine. The names of classes and functions in its
+configuration are signed too: with `subprocess:run` as its game, a run could call any program. The
+user's own modules need no signature, except those in the directory of the run.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Source = tuple[Path, bytes]  # a file and the content to be signed
 
 
 class Foreign(NamedTuple):
-    """What configurations that this user did not sign name, and their directories."""
+    """The names in configurations that this user did not sign, and the directories of these."""
 
     names: dict[str, Source]
     runs: dict[str, Source]
