@@ -20,6 +20,7 @@ from remuda.envs.checks import BadValueError, number, short
 from remuda.errors import ConfigError, RemudaError
 from remuda.system import loading
 from remuda.system.loading import load
+from remuda.system.trust import check_call
 from remuda.system.user_errors import naming_user_code
 from remuda.types import Array, Bools
 
@@ -70,6 +71,7 @@ def _wrapper(text: str) -> Callable[[Any], Any]:
     """Return the wrapper in a text such as `supersuit:frame_stack_v1(stack_size=4)`."""
     path, values, named = (text, [], {}) if loading.is_pickled(text) else _call_in(text)
     make = load(path, WRAPPERS)
+    check_call(text, make)
     if not callable(make):
         raise ConfigError(
             f"{WRAPPERS}: {path} is a {type(make).__name__}; name a class or function"
