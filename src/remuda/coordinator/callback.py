@@ -58,7 +58,7 @@ class Callback:
         """A line of metrics is written.
 
         `row` has the columns of `Run.metrics`, such as `row["turns"]` and
-        `row["agent_0/mean_return"]`; NaN if a column has no value.
+        `row["agent_0/mean_return"]`; NaN if a column has no value. It cannot be changed.
         """
 
     def on_checkpoint(self, run: ActiveRun, number: int, path: Path) -> None:
@@ -69,6 +69,23 @@ class Callback:
 
         `result` is that of `train`; None if it failed.
         """
+
+
+class MetricsRow(dict[str, float]):
+    """A row of metrics, which a callback can read and copy, but not change."""
+
+    def _refuse(self, *_: object, **__: object) -> Any:
+        raise UsageError(
+            "a row of metrics cannot be changed: callbacks add no columns to a run's metrics. "
+            "env.episode_metrics adds numbers of the environment's `info`; dict(row) is a copy"
+        )
+
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    update = setdefault = pop = popitem = clear = _refuse
+
+    def __reduce__(self) -> tuple[type, tuple[dict[str, float]]]:
+        """Pickle and copy it as a plain dictionary."""
+        return dict, (dict(self),)
 
 
 class ActiveRun:

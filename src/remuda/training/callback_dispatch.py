@@ -12,7 +12,7 @@ from typing import Any
 
 from remuda.assembly.assembly import Assembly
 from remuda.config import Config
-from remuda.coordinator.callback import ActiveRun, Callback, EpisodeSummary
+from remuda.coordinator.callback import ActiveRun, Callback, EpisodeSummary, MetricsRow
 from remuda.coordinator.loggers import make_logger
 from remuda.coordinator.requests import Requests
 from remuda.coordinator.scoreboard_reader import Reading
@@ -124,7 +124,7 @@ class Events:
 
     def logged(self, record: Record) -> None:
         if any(hasattr(callback, "on_metrics") for callback in self._callbacks):
-            self._dispatch("on_metrics", row_of(record))
+            self._dispatch("on_metrics", MetricsRow(row_of(record)))
 
     def end(self, result: Result | None) -> None:
         """Dispatch the end of the run, once, also to failed callbacks."""
