@@ -11,7 +11,6 @@ from remuda.runs.metrics import Record
 from remuda.runs.result import Result
 from remuda.system.scoreboard import Scoreboard
 
-
 ENDLESS = 1_000  # turns of each copy after which the lack of a finished episode is reported
 SHOWN = 4  # maximum names in a note
 STARTS = "learning_starts"
