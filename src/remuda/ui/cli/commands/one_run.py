@@ -18,6 +18,7 @@ from remuda.ui.cli.commands.options import (
     RunOptions,
     needs,
 )
+from remuda.ui.cli.commands.several_runs import SEEDS
 
 if TYPE_CHECKING:
     from remuda.evaluation.results import Evaluation, Limits
@@ -125,6 +126,8 @@ def status(options: StatusOptions) -> int:
 
 def evaluate(options: EvaluateOptions) -> int:
     """Evaluate a run's policies, and print the mean return of each agent."""
+    if (options.run / SEEDS).is_file():
+        return _evaluate_seeds(options)
     if options.background is not None:
         return _evaluate_among(options, options.background)
     for name in ("policy", "focal", "out"):
@@ -173,6 +176,26 @@ def evaluate(options: EvaluateOptions) -> int:
         evaluation.as_summary, lambda: _print_evaluation(options, spec.env.game, evaluation)
     )
     return code
+
+
+def _evaluate_seeds(options: EvaluateOptions) -> int:
+    """Evaluate each run of a directory of seeds, until one fails or is interrupted."""
+    from remuda.ui.reports.summary import find_runs
+
+    runs = sorted(find_runs(options.run))
+    for name in ("histories", "out"):
+        if getattr(options, name) is not None:
+            raise ConfigError(
+                f"--{name} writes one file, and {options.run} has {len(runs)} runs; evaluate one "
+                f"of them: remuda evaluate {runs[0]}"
+            )
+    for run in runs:
+        if options.format == "table":
+            print(f"{run}:", flush=True)
+        code = evaluate(options.model_copy(update={"run": run}))
+        if code:
+            return code
+    return 0
 
 
 def _evaluate_among(options: EvaluateOptions, background: str) -> int:
