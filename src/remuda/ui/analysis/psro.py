@@ -148,7 +148,7 @@ def lines_of(found: Iteration) -> str:
         who = f"player {role}" if len(found.mixtures) > 1 else "all players"
         gain = f"{found.gains[role]:.6f}"
         if found.margins is not None:
-            gain = f"{found.gains[role]:.4f} ± {found.margins[role]:.4f}"
+            gain = f"{found.gains[role]:.4f} ± {found.margins[role]:.4f} (95%)"
         played = f"plays {found.support[role]} of {found.policies[role]}"
         lines.append(f"  {who}: gain {gain}, {played} ({_shares(mixture, IN_LINE)})")
     if found.strategy.note:
@@ -193,7 +193,7 @@ def in_words(found: DoubleOracle) -> str:
         return f"{found.ended}: nothing is known yet"
     last = found.last
     count = "1 iteration" if last.number == 1 else f"{last.number} iterations"
-    return f"{_gap(last)}{'' if last.is_exact else ', 95%,'} after {count}: {found.ended}"
+    return f"{_gap(last)} after {count}: {found.ended}"
 
 
 def _gap(found: Iteration) -> str:
@@ -206,7 +206,7 @@ def _gap(found: Iteration) -> str:
 
 def _at_least(gain: float, margin: float) -> str:
     """Return the lower end of the 95% interval of an estimated gain, then the estimate."""
-    return f"at least {_lowest(gain, margin):.4f} ({gain:.4f} ± {margin:.4f})"
+    return f"at least {_lowest(gain, margin):.4f} ({gain:.4f} ± {margin:.4f}, 95%)"
 
 
 def _lowest(gain: float, margin: float) -> float:

@@ -32,7 +32,8 @@ class EvaluateOptions(PrintOptions, RunOptions):
     NEEDED = needs("run", "name the run to evaluate, as in `remuda evaluate RUN`")
 
     run: Path
-    """The run directory; with `--policy`, the name of a game."""
+    """The run directory, or that of `--seeds`: each seed is evaluated. With `--policy`, the name of
+    a game."""
     episodes: PositiveInt = 200
     """Episodes to play."""
     seconds: PositiveFloat | None = None
@@ -272,7 +273,7 @@ def _print_evaluation(options: EvaluateOptions, game: str, evaluation: Evaluatio
     from remuda.ui.terminal.numbers import number
 
     played = len(evaluation.returns)
-    print(f"{game}: {played} {evaluation.way} episodes of {options.run}")
+    print(f"{game}: {played} {evaluation.way} episodes of {options.run}; ± standard error")
     width = max(len(name) for name in (*evaluation.agents, *evaluation.policies))
     for i, name in enumerate(evaluation.agents):
         mean, error = evaluation.mean(i), evaluation.standard_error(i)
