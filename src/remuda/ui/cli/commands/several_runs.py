@@ -201,8 +201,8 @@ class AnalyseOptions(PrintOptions):
 
     sources: tuple[Path, ...] = Field(min_length=1)
     """Runs, directories of runs such as those of `--seeds`, tournaments, or directories of `remuda
-    psro`, all of one game; or files of payoffs (.csv, .npz). With several sources, the results that all have
-    are compared."""
+    psro`, all of one game; or files of payoffs (.csv, .npz). With several sources,
+    the results that all have are compared."""
     only: tuple[str, ...] = ()
     """Names of the policies to analyse, such as `policy_0` or `policy_0@12`; empty: all."""
     frozen: bool = False
