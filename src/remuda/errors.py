@@ -33,6 +33,10 @@ class MissingCodeError(ConfigError):
     """A class or function of a script or notebook that this process cannot load."""
 
 
+class ForeignCodeError(RemudaError):
+    """Code of a run of another person or machine, which the user did not allow to be executed."""
+
+
 class UsageError(RemudaError, ValueError):
     """An argument that a function of the public API cannot use."""
 

@@ -20,6 +20,7 @@ from support import Tape
 
 SMALL = {
     "schedule": "sequential",
+    "env": {"num_envs": 1},
     "policy": {"algorithm": "ppo", "network": {"hidden": (16,)}, "ppo": {"rollout_length": 20}},
     "run": {"turns": 300, "evaluate_episodes": 2, "log_every": 0.05},
     "checkpoint": {"evaluate_episodes": 0},

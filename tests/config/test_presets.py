@@ -54,6 +54,54 @@ def test_a_preset_goes_under_files_and_these_under_flags(tmp_path):
     assert config.policy.ppo == plain.policy.ppo
 
 
+OWN = "support.nowhere:Environment"
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ([OWN], ("ppo", 8, 1_000_000)),
+        ([OWN, "--policy.algorithm", "dqn"], ("dqn", 8, 1_000_000)),
+        ([OWN, "--policies.agent_0.algorithm", "dqn"], ("ppo", 8, 1_000_000)),
+        ([OWN, "--preset", "mpe"], ("ppo", 64, 1_000_000)),
+        (["pettingzoo:mpe2.simple_spread_v3", "--env.num_envs", "1"], ("ppo", 1, 1_000_000)),
+        ([OWN, "--run.turns", "9"], ("ppo", 8, 9)),
+        ([GAME], ("iqn", 1, 1_500_000)),
+    ],
+)
+def test_own_environments_have_own_defaults(words, found, monkeypatch):
+    monkeypatch.setattr("remuda.envs.registry.find_game", lambda name: None)
+    config = read_arguments(words)
+    assert (config.policy.algorithm, config.env.num_envs, config.run.turns) == found
+
+
+def test_the_first_line_lists_values_of_the_preset(tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr("remuda.envs.registry.find_game", lambda name: None)
+    read_arguments([OWN, "--run.turns", "9"])
+    first = capfd.readouterr().out.splitlines()[0]
+    assert "policy.algorithm ppo, env.num_envs 8" in first
+    assert "run.turns" not in first
+    read_arguments([OWN, "--run.turns", "9", "--policy.algorithm", "dqn", "--env.num_envs", "1"])
+    read_arguments([GAME])
+    assert "own_environment" not in capfd.readouterr().out
+
+
+def test_a_resumed_run_keeps_its_settings(tmp_path, capsys):
+    options = {"schedule": "sequential", "view": "plain"}
+    quick = {"turns": 16, "evaluate_episodes": 0}
+    game, own = "gymnasium:CartPole-v1", {"algorithm": "dqn"}
+    run = {**quick, "directory": tmp_path / "run"}
+    first = remuda.train(game, policy=own, env={"num_envs": 1}, run=run, **options)
+    assert "own_environment" not in capsys.readouterr().out
+    remuda.train(resume=first, run={"turns": 32}, **options)
+    config = remuda.load(first).config
+    assert (config.policy.algorithm, config.env.num_envs) == ("dqn", 1)
+    other = remuda.train(game, run={**quick, "directory": tmp_path / "other"}, **options)
+    assert "policy.algorithm ppo, env.num_envs 8" in capsys.readouterr().out
+    config = remuda.load(other).config
+    assert (config.policy.algorithm, config.env.num_envs) == ("ppo", 8)
+
+
 def test_of_several_presets_each_goes_over_those_before_it(monkeypatch):
     other = Preset("tests", "To be last.", {"policy": {"discount": 0.75}})
     monkeypatch.setitem(all_presets(), "other", other)

@@ -1,5 +1,7 @@
 """Callbacks: what they are told, what they may do, and what happens if they fail."""
 
+import copy
+import pickle
 import time
 from types import SimpleNamespace
 
@@ -10,6 +12,7 @@ import remuda
 from callback_runs import FOR_LONG, SMALL, StopsAtOnce, train
 from refusals import refuses
 from remuda.assembly.assembly import Assembly
+from remuda.coordinator.callback import MetricsRow
 from remuda.errors import CallbackError, UsageError, UserCodeError
 from remuda.runs.run_directory import RunDirectory
 from remuda.training import callback_dispatch
@@ -41,6 +44,48 @@ class Notes(remuda.Callback):
 
     def of(self, event):
         return [what for name, what in self.told if name == event]
+
+
+def test_settings_without_effect_are_in_the_result(tmp_path):
+    """Red before: they were only said at the start, and `quiet` says nothing."""
+    own = {"agent_1": {"algorithm": "dqn", "batch_size": 16, "ppo": {"clip": 0.3}}}
+    settings = SMALL | {"run": {"turns": 60, "evaluate_episodes": 0, "directory": tmp_path / "run"}}
+    result = remuda.train("support:Tape", config=settings, policies=own, view="quiet")
+    assert [note for note in result.notes if note.startswith("policies.agent_1.ppo.clip ")]
+    assert remuda.load(result).summary()["notes"] == list(result.notes)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda row: row.__setitem__("edge", 1.0),
+        lambda row: row.update(edge=1.0),
+        lambda row: row.setdefault("edge", 1.0),
+        lambda row: row.pop("turns"),
+    ],
+)
+def test_a_row_of_metrics_is_not_changed(tmp_path, change):
+    """Red before: a new column was dropped without a word."""
+
+    class Writes(remuda.Callback):
+        def on_metrics(self, run, row):
+            change(row)
+
+    with refuses(CallbackError, "run.log(name, value)", "dict(row)"):
+        train(tmp_path / "run", Writes())
+
+
+def test_a_copy_of_a_row_of_metrics_may_be_changed():
+    row = MetricsRow(turns=3.0)
+    for copied in (
+        dict(row),
+        row.copy(),
+        row | {},
+        copy.copy(row),
+        pickle.loads(pickle.dumps(row)),
+    ):
+        copied["edge"] = 1.0
+        assert copied == {"turns": 3.0, "edge": 1.0}
 
 
 def test_a_run_tells_its_beginning_episodes_metrics_checkpoints_and_end(tmp_path):

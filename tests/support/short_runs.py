@@ -6,6 +6,7 @@ from remuda.ui.terminal.live import PlainView
 
 SHORT = {
     "schedule": "sequential",
+    "env": {"num_envs": 1},
     "policy": {"algorithm": "ppo", "network": {"hidden": (8,)}, "ppo": {"rollout_length": 20}},
     "run": {"turns": 60, "evaluate_episodes": 0, "log_every": 3600},
     "checkpoint": {"evaluate_episodes": 0},

@@ -9,7 +9,7 @@ import pytest
 
 import remuda
 from refusals import refuses
-from remuda.errors import UsageError
+from remuda.errors import ForeignCodeError
 from remuda.system import loading, trust
 from remuda.ui.cli.main import run
 
@@ -57,7 +57,7 @@ def test_own_code_is_executed_wherever_the_run_is(made):
 
 def test_code_of_others_is_refused_where_nobody_can_answer(made, monkeypatch):
     from_elsewhere(made, monkeypatch)
-    with refuses(UsageError, trust.ALLOW):
+    with refuses(ForeignCodeError, trust.ALLOW):
         play(made)
 
 
@@ -65,7 +65,7 @@ def test_code_with_another_signature_is_refused(made):
     signed = json.loads((made / trust.SIGNATURES).read_text())
     changed = dict.fromkeys(signed, "0" * 64)
     (made / trust.SIGNATURES).write_text(json.dumps(changed))
-    with refuses(UsageError, trust.ALLOW):
+    with refuses(ForeignCodeError, trust.ALLOW):
         play(made)
 
 
@@ -87,7 +87,7 @@ def test_a_terminal_asks_once(answer, made, monkeypatch):
     shown = Terminal()
     monkeypatch.setattr(sys, "stderr", shown)
     if answer != "y\n":
-        with pytest.raises(UsageError, match="was not run"):
+        with pytest.raises(ForeignCodeError, match="was not run"):
             play(made)
         return
     play(made)
@@ -114,13 +114,29 @@ def test_directories_of_others_are_not_searched(tmp_path, monkeypatch):
     for name in ("_directories", "_foreign_directories", "_files"):
         monkeypatch.setattr(loading, name, {})
     loading.read_beside(tmp_path / "config.yaml", {"game": "a_game_of_theirs:Game"})
-    with refuses(UsageError, trust.ALLOW):
-        loading.import_module("a_game_of_theirs")
+    for _ in range(2):  # a refusal is no permission for the next attempt
+        with refuses(ForeignCodeError, trust.ALLOW):
+            loading.import_module("a_game_of_theirs")
+        loading.read_beside(tmp_path / "config.yaml", {"game": "a_game_of_theirs:Game"})
+    # A run that this process saves meanwhile does not vouch for the directory.
+    assert str(tmp_path / "theirs") not in loading.found_here({})["directories"]
     # A run of the user's own that lists the same directory makes it theirs.
     trust.sign({tmp_path / loading.PATHS: (tmp_path / loading.PATHS).read_bytes()})
     loading.read_beside(tmp_path / "config.yaml", {"game": "a_game_of_theirs:Game"})
     with pytest.raises(SystemExit):
         loading.import_module("a_game_of_theirs")
+
+
+def test_only_what_was_read_is_signed(tmp_path, monkeypatch):
+    """The file may be replaced while the user thinks about the question."""
+    code = tmp_path / "code-1.pkl"
+    code.write_bytes(b"replaced")
+    monkeypatch.setattr(trust, "_allowed", set())
+    monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    trust.allow(code, b"read")
+    assert trust.is_own(code, b"read")
+    assert not trust.is_own(code, b"replaced")
 
 
 def test_two_processes_make_one_key(tmp_path, monkeypatch):
@@ -137,3 +153,25 @@ def test_without_a_place_for_the_key_code_is_asked_for_each_time(tmp_path, monke
     code.write_bytes(b"code")
     trust.sign({code: b"code"})
     assert not trust.is_own(code, b"code")
+
+
+@pytest.mark.parametrize("length", [0, 7])
+def test_a_damaged_key_is_made_anew(length, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    (tmp_path / "remuda").mkdir()
+    (tmp_path / "remuda" / "code-key").write_bytes(b"k" * length)
+    key = trust._key()
+    assert key is not None
+    assert len(key) == trust.BYTES
+    assert trust._key() == key
+    assert sorted(each.name for each in (tmp_path / "remuda").iterdir()) == ["code-key"]
+
+
+def test_without_a_home_no_key_is_written_to_the_current_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)  # a user without an entry
+    assert trust._key() is None
+    monkeypatch.setenv("XDG_STATE_HOME", "state")  # relative: to be ignored, by its specification
+    assert trust._key() is None
+    assert list(tmp_path.iterdir()) == []

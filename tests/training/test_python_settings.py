@@ -6,6 +6,7 @@ import sys
 
 import pytest
 import yaml
+from torch import nn
 
 import remuda
 from refusals import refuses
@@ -254,3 +255,44 @@ def test_a_script_trains_with_its_own_classes(tmp_path):
     code = f"import remuda; print(remuda.load({str(tmp_path / 'run')!r})['agent_0'].algorithm)"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.startswith("pickled:Own-")
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"policy_mapping_fn": len}, ["policy_mapping_fn", "population.sharing"]),
+        ({"training": {"lr": 1e-3}}, ["training", "policy.learning_rate"]),
+        ({"seeds": [1, 2]}, ["seeds", "remuda train --seeds"]),
+        ({"population": {"sharing": {"all": ["agent_*"]}}}, ["{'agent_*': 'all'}"]),
+    ],
+)
+def test_settings_of_other_libraries_are_refused_with_their_place_here(settings, words):
+    with refuses(ConfigError, *words):
+        remuda.train("support:Tape", **settings)
+
+
+class TakesOneRow(nn.Module):
+    """A user's module for observations without stacked frames."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(5, 8)
+
+    def forward(self, observations):
+        batch, _size = observations.shape
+        return self.layer(observations).reshape(batch, 8)
+
+
+def test_a_module_that_cannot_take_stacked_frames_is_refused_with_n_frames():
+    own = {"agent_1": {"network": {"module": TakesOneRow}, "n_frames": 2}}
+    key = f"policies.agent_1.network.module {__name__}:TakesOneRow"
+    with refuses(remuda.RemudaError, key, "policy.n_frames", "[5]"):
+        remuda.train("support:Tape", policies=own)
+
+
+def test_a_module_that_is_missing_is_named_by_its_own_key():
+    own = {"agent_1": {"network": {"module": f"{__name__}:TakesOneRwo"}}}
+    with refuses(ConfigError, "policies.agent_1.network.module"):
+        remuda.train("support:Tape", policies=own)
+    with refuses(ConfigError, "policy.network.module"):
+        remuda.train("support:Tape", policy=own["agent_1"])

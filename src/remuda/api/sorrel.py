@@ -47,6 +47,8 @@ NAMES = {
 """The weights of Remuda's IQN that a PyTorchIQN also has."""
 NO_SECTIONS = ("preset", "resume", "view", "callbacks")
 """Keywords of `remuda.train` that are not sections of the configuration."""
+DEFAULTS = {"policy": {"algorithm": "iqn"}, "env": {"num_envs": 1}}
+"""As Sorrel trains: without them an environment of the user gets PPO and several copies."""
 PARTS = ("head1", "cos_embedding", "ff_1", "advantage", "value")
 """The layers of a PyTorchIQN's network."""
 
@@ -91,7 +93,8 @@ def train(
         return SorrelCopies(lambda: pickle.loads(data), num_envs, max_turns)
 
     sizes = {f"agent_{i}": settings_of(model) for i, model in enumerate(models)}
-    tree = overlay({"policies": {name: own for name, own in sizes.items() if own}}, config or {})
+    own_sizes = {"policies": {name: own for name, own in sizes.items() if own}}
+    tree = overlay(overlay(DEFAULTS, own_sizes), config or {})
     _refuse_dealt_seats(tree, settings)
     result = train_run(game, config=tree, **settings)
     run = load(result)

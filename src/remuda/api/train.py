@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from remuda.api.run import Run, path_of
-from remuda.config import Config, check_presets, load_config, overlay
+from remuda.config import Config, check_presets, load_config, over_own_environment, overlay
 from remuda.envs.registry import find_game, name_game
 from remuda.errors import UnguardedScriptError
 from remuda.runs.metrics import View
@@ -68,10 +68,15 @@ def train(
         tree = gone_on_with(path_of(resume, "resume"), tree, preset)
     if "game" in tree:
         tree["game"] = name_game(tree["game"])
+    defaults = ""
+    if resume is None:
+        tree, defaults = over_own_environment(tree)
     whole = load_config(tree)
     find_game(whole.game)
     check_presets(preset, whole.game)
     view = find_view(view, whole.run.live)
+    if defaults:
+        view.say(defaults)
     explicit_keys = written_in(config, settings | named, resume is not None)
     try:
         return run_training(

@@ -22,7 +22,13 @@ from remuda.config.population import (
     PopulationConfig,
     SnapshotsConfig,
 )
-from remuda.config.presets import all_presets, check_presets, over_presets, preset_tree
+from remuda.config.presets import (
+    all_presets,
+    check_presets,
+    over_own_environment,
+    over_presets,
+    preset_tree,
+)
 from remuda.config.reading import config_text, load_config, read_config, read_tree, write_config
 from remuda.config.run import CheckpointConfig, ClusterConfig, RunConfig, SupervisionConfig
 from remuda.config.sections import Each, Section, by_leaf, describe_fields, overlay

@@ -12,6 +12,11 @@ from pydantic import BaseModel, ValidationError
 
 from remuda.config.plain import read_yaml
 
+ELSEWHERE = {
+    "training": "set policy, as in --policy.learning_rate, and policies for single policies",
+    "seeds": "set seed for one run; `remuda train --seeds 3` trains several runs that differ in it",
+}
+"""Settings that are not part of a run's configuration, with where they are set."""
 LONGEST_SHOWN = 160  # characters of a value in a message
 
 
@@ -38,6 +43,8 @@ def fields_of(model: type[BaseModel], prefix: str = "") -> dict[str, type[BaseMo
 
 def unknown_key(key: str, model: type[BaseModel], prefix: str = "") -> str:
     """Return one line about an unknown key: the nearest key, or those of its section."""
+    if key in ELSEWHERE:
+        return f"{prefix}{key} is no key of the configuration; {ELSEWHERE[key]}"
     keys = fields_of(model)
     parent, _, last = key.rpartition(".")
     siblings = [k for k in keys if k.rpartition(".")[0] == parent]

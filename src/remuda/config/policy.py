@@ -84,7 +84,8 @@ class PolicyConfig(Section):
     2016). `ppo`: proximal policy optimisation (Schulman et al. 2017). `mappo`: PPO with a
     centralised critic (Yu et al. 2022). `sac`: soft actor-critic (Haarnoja et al. 2018), for
     continuous and discrete actions. `ppo`, `mappo` and `sac` have their own defaults for some
-    settings. Or your own, as `module:Class`."""
+    settings. Or your own, as `module:Class`. For an environment that is not one of Remuda's own
+    games, the default is `ppo`."""
     settings: Options = {}
     """Additional settings of a custom algorithm."""
     learning_mode: Literal["on_policy", "off_policy", "hybrid"] = "off_policy"

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import (
+    BeforeValidator,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+)
 
 from remuda.config.evolution import EvolutionConfig
 from remuda.config.plain import Options
@@ -18,6 +25,18 @@ from remuda.config.sections import (
     Size,
     at_most,
 )
+
+
+def _check_direction(sharing: Any) -> Any:
+    """Refuse a mapping from policies to lists of agents."""
+    for name, agents in sharing.items() if isinstance(sharing, dict) else ():
+        if isinstance(agents, list | tuple) and agents:
+            raise ValueError(
+                f"{name} is {agents!r}; the keys are agents or patterns, and the values are names "
+                f"of policies, as in {{{agents[0]!r}: {name!r}}}"
+            )
+    return sharing
+
 
 FEW = at_most(10_000, "since each needs a learner and memory for its experience")
 """The most policies: each needs a name, a learner and memory."""
@@ -196,7 +215,7 @@ class PopulationConfig(Section):
     """The number of policies, or their names. None: one for each agent, named after it; with
     `self_play` or `mixed`: one; `league` defines its own. With `fixed`, they are assigned to the
     agents in turn; with 1 policy, all agents share it. See `sharing` to choose by agent."""
-    sharing: dict[str, str] = {}
+    sharing: Annotated[dict[str, str], BeforeValidator(_check_direction)] = {}
     """Parameter sharing on fixed seats: the policy of each agent, by its name or a pattern, as in
     `{"hunter_*": hunters}`. The first match decides; other agents have their own policies. Agents
     that share a policy need equal spaces. Returns are reported by agent, and there are no ratings.

@@ -43,6 +43,20 @@ def over_presets(names: Iterable[str], tree: Mapping[str, Any], source: str) -> 
     return overlay(base, tree)
 
 
+def over_own_environment(tree: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    """Overlay a new run's settings on `own_environment`, unless the game is one of Remuda's.
+
+    Returns:
+        The tree, and a message that lists the settings which come from the preset.
+    """
+    if ":" not in str(tree.get("game", "")):
+        return dict(tree), ""
+    preset = all_presets()["own_environment"].tree
+    taken = [f"{key} {value}" for key, value in by_leaf(preset).items() if key not in by_leaf(tree)]
+    message = f"defaults for your environment (preset own_environment): {', '.join(taken)}"
+    return overlay(preset, tree), message if taken else ""
+
+
 def check_presets(names: str | Iterable[str], game: str) -> None:
     """Raise a `ConfigError` if a preset is for another game."""
     for name in [names] if isinstance(names, str) else names:

@@ -36,7 +36,8 @@ class EnvConfig(Section):
     """The environment, and its copies."""
 
     num_envs: Size = 1
-    """Independent copies of the environment that the actor steps together."""
+    """Independent copies of the environment that the actor steps together. For an environment that
+    is not one of Remuda's own games, the default is 8."""
     observe_together: bool = False
     """Let all agents observe at the start of a turn and act in one batched pass, which is much
     faster with few copies. Actions still take effect in the environment's order."""
@@ -194,7 +195,8 @@ class RunConfig(Section):
     """The run as a whole: its end, directory and output."""
 
     turns: Count | None = 1_500_000
-    """Turns to play, over all copies together. None: no limit."""
+    """Turns to play, over all copies together. None: no limit. For an environment that is not one
+    of Remuda's own games, the default is 1,000,000."""
     seconds: PositiveFloat | None = None
     """Seconds to train. None: no limit."""
     directory: PathSetting | None = None

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -12,12 +15,15 @@ from remuda.config import Config
 from remuda.config.hyperparameters import LiveHyperparameters, checked_values, values_of
 from remuda.envs.live_options import LiveEnvOptions
 from remuda.errors import UsageError
+from remuda.runs.metrics import is_column
 
 if TYPE_CHECKING:
     from remuda.population.members.table import Table
     from remuda.runs.result import Result
 
 log = logging.getLogger(__name__)
+
+NAME = re.compile(r"[\w.\-]+(/[\w.\-]+)*")  # of a metric that a callback logs
 
 
 @dataclass(frozen=True)
@@ -58,7 +64,7 @@ class Callback:
         """A line of metrics is written.
 
         `row` has the columns of `Run.metrics`, such as `row["turns"]` and
-        `row["agent_0/mean_return"]`; NaN if a column has no value.
+        `row["agent_0/mean_return"]`; NaN if a column has no value. It cannot be changed.
         """
 
     def on_checkpoint(self, run: ActiveRun, number: int, path: Path) -> None:
@@ -69,6 +75,23 @@ class Callback:
 
         `result` is that of `train`; None if it failed.
         """
+
+
+class MetricsRow(dict[str, float]):
+    """A row of metrics, which a callback can read and copy, but not change."""
+
+    def _refuse(self, *_: object, **__: object) -> Any:
+        raise UsageError(
+            "a row of metrics cannot be changed; run.log(name, value) adds a metric, and dict(row) "
+            "is a copy"
+        )
+
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    update = setdefault = pop = popitem = clear = _refuse
+
+    def __reduce__(self) -> tuple[type, tuple[dict[str, float]]]:
+        """Pickle and copy it as a plain dictionary."""
+        return dict, (dict(self),)
 
 
 class ActiveRun:
@@ -91,6 +114,8 @@ class ActiveRun:
     def __init__(self, directory: Path, config: Config, policies: tuple[str, ...]) -> None:
         self.directory, self.config, self.policies = directory, config, policies
         self.turns, self.seconds, self.stopped, self.interrupted = 0, 0.0, "", ""
+        self.logged: dict[str, float] = {}
+        """The newest values that `log` has received, also in earlier sessions."""
         self._over = self._to_save = False
         self._set: dict[str, dict[str, float]] = {}
         """Values set in this session, by policy."""
@@ -118,6 +143,34 @@ class ActiveRun:
     def interrupt(self, why: str) -> None:
         """End the run at the next poll like a signal, so that it can be resumed."""
         self.interrupted = self.interrupted or why
+
+    def log(self, name: str, value: float) -> None:
+        """Add your own metric to the run's metrics, as the column `logged/NAME`.
+
+        Lines of metrics from the next on have its newest value, also after a resume.
+
+        Args:
+            name: letters, digits and `_ . - /`, such as `success` or `agent_0/distance`.
+            value: a finite number.
+
+        Raises:
+            UsageError: the name has other characters or is that of a column of Remuda, the value
+                is not a finite number, or the run has ended.
+        """
+        if self._over:
+            raise UsageError("metrics cannot be logged any more: the run has ended")
+        if not isinstance(name, str) or not NAME.fullmatch(name):
+            raise UsageError(
+                f"log: {name!r} cannot name a metric; use letters, digits and _ . - /, as in "
+                "'success'"
+            )
+        if is_column(name, self.policies):
+            raise UsageError(f"log: {name} is a metric of Remuda; use another name")
+        found: Any = value
+        is_number = isinstance(found, Real) or getattr(found, "ndim", None) == 0
+        if not is_number or not math.isfinite(found):
+            raise UsageError(f"log: {name} is {value!r}; a metric must be a finite number")
+        self.logged[name] = float(value)
 
     def take_save_request(self) -> bool:
         """Return whether a checkpoint was requested since the last call; for the coordinator."""

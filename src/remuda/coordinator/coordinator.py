@@ -58,8 +58,11 @@ class RunEvents(Protocol):
     def wants_checkpoint(self) -> bool:
         """Return whether a checkpoint is requested now; reading resets the request."""
 
-    def poll(self, reading: Reading, seconds: float) -> None:
-        """Receive the counters of this tick, `seconds` of play after the start of the run."""
+    def poll(self, reading: Reading, seconds: float) -> dict[str, float]:
+        """Receive the counters of this tick, `seconds` of play after the start of the run.
+
+        Return the newest values of the metrics that callbacks have logged.
+        """
 
     def saved(self, number: int) -> None:
         """Receive the number of a written checkpoint."""
@@ -232,7 +235,7 @@ class Coordinator:
             if words and signals.caught is not None and not finished and not died:
                 self._view.say(STOPPING)
             if self._events is not None:
-                self._events.poll(now, board.seconds(now))
+                board.logged = self._events.poll(now, board.seconds(now))
             # While encoding is in progress, every second tick does only that: with many policies, a
             # record and encoding together take too long for one tick.
             is_busy = self._metrics.work.busy or self._status.work.busy

@@ -103,6 +103,7 @@ class ScoreboardReader:
         self.earlier = seconds  # of play in earlier sessions
         self.analysis: PopulationAnalysis | None = None
         self.traffic: tuple[int, int] | None = None
+        self.logged: dict[str, float] = {}  # by callbacks
         self._begun = 0.0
         self.start = self.read()
         self.mark(self.start)
@@ -155,6 +156,7 @@ class ScoreboardReader:
             policies=policies,
             episode_metrics=dict(zip(self.scoreboard.episode_metrics, metrics, strict=True)),
             env_options=self._options.in_force(int(play[Play.TURNS])) if self._options else {},
+            logged=dict(self.logged),
             members=members,
             frozen=self._table.occupants.frozen if self._table is not None else 0,
             matches=matches,

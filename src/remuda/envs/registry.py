@@ -92,9 +92,8 @@ class Game:
             )
         if loading.is_pickled(name):
             return loading.load_object(name, loading.pickle_of(name))
-        module, _, attribute = self.scripted.get(name, name).partition(":")
         try:
-            return cast(object, getattr(loading.import_module(module), attribute))
+            return cast(object, loading.find_named(self.scripted.get(name, name)))
         except (ImportError, AttributeError, ValueError) as error:
             raise ConfigError(f"cannot load the scripted policy {name!r}: {error}") from None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from remuda.config import PolicyConfig
 from remuda.envs.observation_parts import Part, packing_of
-from remuda.errors import ConfigError, ContractError
+from remuda.errors import ConfigError, ContractError, RemudaError
 from remuda.policies.networks.images import Guess, Image, guess_layout
 from remuda.system.memory.packing import Packing
 from remuda.types import AgentSpec
@@ -54,6 +54,7 @@ class PolicySpec:
     parts: tuple[Part, ...] = ()  # parts of an observation in order; empty: a single array
     layout: str = ""  # `hwc` or `chw` if the environment declares its image axes
     critic: Critic | None = None  # None: the value network gets the observation
+    section: str = field(default="policy", compare=False)  # where its module is set, for messages
 
     @property
     def observation_size(self) -> int:
@@ -103,7 +104,20 @@ class PolicySpec:
         shape = (frames, *self.observation) if frames > 1 else self.observation
         # A single array is a part without a name.
         parts = tuple(part for part in self.parts if part.name)
-        return lifted(network.module, network.options, shape, parts=parts)
+        try:
+            return lifted(network.module, network.options, shape, self.module_key, parts)
+        except RemudaError as error:
+            if frames > 1 and f"[2, {frames}, " in str(error):  # the module cannot take the shape
+                error.args = (
+                    f"{error}. The module gets {frames} stacked frames of shape "
+                    f"{[*self.observation]} (policy.n_frames); with --policy.n_frames 1 it gets "
+                    "one",
+                )
+            raise
+
+    @property
+    def module_key(self) -> str:
+        return f"{self.section}.network.module"
 
     @property
     def specification(self) -> tuple[object, ...]:

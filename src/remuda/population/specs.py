@@ -117,6 +117,7 @@ def spec_of_seat(config: Config, name: str, agents: Sequence[AgentSpec], seat: i
     if not isinstance(observation_space, Box):
         raise ContractError(f"{agent.name} observes {observation_space}; policies need a Box")
     key = f"policies.{name}" if config.policies.get(name) else "policy"
+    has_own_module = "module" in config.policies.get(name, {}).get("network", {})
     try:  # the class may have changed since the run was saved
         policy = config.policy_of(name).with_newest_code()
     except ValidationError as error:
@@ -142,6 +143,7 @@ def spec_of_seat(config: Config, name: str, agents: Sequence[AgentSpec], seat: i
         parts=parts_of(observation_space),
         layout=agent.layout,
         critic=_critic(policy, agents, seat),
+        section=key if has_own_module else "policy",
     )
     try:
         resolved = policy.with_network(spec.memory > 0) if policy.waits_for_network else policy

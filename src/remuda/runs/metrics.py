@@ -149,6 +149,7 @@ class Record:
     policies: dict[str, PolicyRecord] = field(default_factory=dict)
     episode_metrics: dict[str, float | None] = field(default_factory=dict)
     env_options: dict[str, Any] = field(default_factory=dict)  # those that the run has changed
+    logged: dict[str, float] = field(default_factory=dict)  # by callbacks
     members: dict[str, MemberRecord] = field(default_factory=dict)
     """Keys are `policy`, or `policy@version` for a frozen copy. If there are many frozen copies,
     only some records contain them: see `with_all_members`."""
@@ -187,7 +188,7 @@ class Record:
             members = _records(MemberRecord, data.pop("members", {}))
             record = Record(policies=policies, members=members, **data)
             checked(vars(record), kinds_of(Record))
-            for numbers in (record.episode_metrics, record.population):
+            for numbers in (record.episode_metrics, record.population, record.logged):
                 checked(numbers, dict.fromkeys(numbers, (int, float, NoneType)))
             if record.seconds - record.seconds != 0.0:  # infinite, or not a number
                 raise ValueError("seconds are not finite")
@@ -223,6 +224,9 @@ MEMBER_COLUMNS = COLUMNS["member"]
 RUN_COLUMNS = COLUMNS["run"]
 AXES = {name: each.axis for name, each in RUN_COLUMNS.items() if each.axis is not None}
 """Fields of `Record` that are x-axes of plots, and the names of the axes."""
+GROUPS = ("run", "actor", "game", "env_options", "population", "logged")
+*_, LOGGED = GROUPS
+"""The group of the metrics that callbacks log."""
 SHOWN_OF_RUN = [name for name, each in RUN_COLUMNS.items() if each.shown and not each.axis]
 SHOWN_OF_MEMBER = [name for name, each in MEMBER_COLUMNS.items() if each.shown]
 
@@ -260,6 +264,8 @@ def groups(record: Record) -> Iterator[tuple[str, Mapping[str, float | None]]]:
     options = {name: x for name, x in record.env_options.items() if type(x) in (int, float)}
     if options:
         yield "env_options", options
+    if record.logged:
+        yield LOGGED, record.logged
     if record.population:
         yield "population", record.population
     for name, member in record.members.items():
@@ -267,6 +273,13 @@ def groups(record: Record) -> Iterator[tuple[str, Mapping[str, float | None]]]:
             yield name, {column: getattr(member, column) for column in SHOWN_OF_MEMBER}
     for policy, values in record.policies.items():
         yield policy, vars(values)
+
+
+def is_column(name: str, policies: Collection[str]) -> bool:
+    """Return whether a column of the metrics, or all those of a group, have this name."""
+    group, _, column = name.rpartition("/")
+    of_policy = group in policies and column in (*POLICY_COLUMNS, *MEMBER_COLUMNS)
+    return of_policy or name in AXES.values() or name.partition("/")[0] in GROUPS
 
 
 def row_of(record: Record) -> dict[str, float]:

@@ -45,8 +45,8 @@ class Result(Summarised):
     """Mean number of CPU cores that each role used, if known."""
     notes: tuple[str, ...] = ()
     """Restarts, undone updates, failures after training, why a resumed run is not exact, and
-    advice: settings without effect, spaces that policies cannot use well, episodes that are too
-    short for the experience or never end, and notes of the environment.
+    advice: settings without effect, policies without an update, spaces that policies cannot use
+    well, episodes that are too short for the experience or never end, and notes of the environment.
     """
     unsaved: tuple[str, ...] = ()
     """Why other files, such as the last checkpoint, could not be written (disk full)."""
@@ -71,23 +71,6 @@ class Result(Summarised):
 
     def with_notes(self, *notes: str) -> Result:
         return replace(self, notes=tuple(dict.fromkeys((*self.notes, *notes))))
-
-
-ENDLESS = 1_000  # turns of each copy after which the lack of a finished episode is reported
-
-
-def endless(result: Result, config: Config) -> list[str]:
-    """Return a note if no episode ended in training."""
-    record = result.record
-    turns = record.turns // config.env.num_envs
-    if turns < ENDLESS or any(policy.episodes for policy in record.policies.values()):
-        return []
-    return [
-        f"no episode ended in {turns:,} turns of each copy of {config.game}, so there are no "
-        "returns. Let the environment truncate episodes (max_cycles in many environments of "
-        "PettingZoo; for Gymnasium's, env.wrappers with "
-        "`gymnasium.wrappers:TimeLimit(max_episode_steps=1000)`), or raise run.turns"
-    ]
 
 
 def is_reported(result: Result, evaluation: Evaluation) -> bool:

@@ -35,7 +35,7 @@ from remuda.system.checkpoint.opening import (
 )
 from remuda.system.checkpoint.state import load_tensors, save_tensors, sweep, write_whole
 from remuda.system.checkpoint.store import Checkpoints
-from remuda.system.trust import SIGNATURES, sign
+from remuda.system.trust import SIGNATURES, as_bytes, note_names, sign
 from remuda.types import Floats
 
 if TYPE_CHECKING:
@@ -234,7 +234,14 @@ class RunDirectory:
         tree = read_config(self.config)
         if not tree:  # otherwise defaults would replace the lost values
             raise RunDirectoryError(f"{self.config} is damaged: it is empty")
+        self._note_names(loading.called_in(tree))
         return load_config(tree, str(self.config), self.read_entries() if known is None else known)
+
+    def _note_names(self, names: Collection[str]) -> None:
+        """Note names of code, which are used only if this user saved them or allows it."""
+        from remuda.envs.registry import is_known
+
+        note_names(self.config, names, [name for name in names if not is_known(name)])
 
     def read_entries(self) -> Entries:
         """Return the saved entries of users' algorithms; empty if none are saved."""
@@ -280,14 +287,16 @@ class RunDirectory:
             write_file(self.environment, json.dumps(plain).encode())
 
     def save_code(self, config: Config) -> None:
-        """Write pickled user code and the paths of other modules, and sign both."""
+        """Write pickled user code and the paths of other modules; sign both, and names of code."""
         tree = config.model_dump(mode="json")
         found = json.dumps(loading.found_here(tree), indent=1).encode()
         files = {self.path / loading.PATHS: found}
+        names = as_bytes(loading.called_in(tree))
         for name in loading.names_in(tree):
             files[self.path / loading.file_name(name)] = loading.pickle_of(name)
         with writing(self.path / SIGNATURES):
-            sign(files)  # first: if this process dies here, no code is left unsigned
+            # first: if this process dies here, no code is left unsigned
+            sign(files | {self.config: names})
         for path, data in files.items():
             write_file(path, data)
 

@@ -37,7 +37,15 @@ import cloudpickle
 import remuda
 from remuda.errors import ConfigError, MissingCodeError, RemudaError, UsageError, UserCodeError
 from remuda.system.checkpoint.opening import checked, read_file
-from remuda.system.trust import allow, is_own
+from remuda.system.trust import (
+    Foreign,
+    add_foreign,
+    allow,
+    check_call,
+    check_import,
+    foreign,
+    is_own,
+)
 from remuda.system.user_errors import is_installed, where_raised
 
 T = TypeVar("T")
@@ -54,7 +62,8 @@ PICKLES: dict[str, bytes] = {}  # known pickles, by their names
 OBJECTS: dict[str, object] = {}  # the objects of pickles, made or read by this process
 _directories: dict[str, None] = {}  # module directories of all runs opened here, in order
 _foreign: dict[str, Path] = {}  # the files of pickles that this user did not sign, by their names
-_foreign_directories: dict[str, Path] = {}  # the same of directories
+# The files, with their content, that list directories which this user did not sign.
+_foreign_directories: dict[str, tuple[Path, bytes]] = {}
 _files: dict[str, str] = {}  # the file of each module when its run started
 _warned: set[str] = set()
 
@@ -66,15 +75,23 @@ def load(path: str, key: str) -> Any:
             return load_object(path, pickle_of(path))
         except MissingCodeError as error:
             raise MissingCodeError(f"{key}: {error}") from error
-    module, _, name = path.partition(":")
     try:
-        return attrgetter(name)(import_module(module))
+        return find_named(path)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(f"{key}: {error}; name your own as module:Class") from None
 
 
+def find_named(path: str) -> Any:
+    """Import the class or function `module:Name`; the name may have dots."""
+    module, _, name = path.partition(":")
+    found = attrgetter(name)(import_module(module))
+    check_call(path, found)
+    return found
+
+
 def import_module(name: str) -> Any:
     """Import a user's module, also from the directories of opened runs."""
+    check_import(name)
     try:
         found = _searching(lambda: importlib.import_module(name))
         _warn_of_other_file(name)
@@ -112,8 +129,14 @@ def _may_search(directory: str, module: str) -> bool:
         return True
     if not module or PathFinder.find_spec(module, [directory]) is None:
         return False
-    allow(_foreign_directories.pop(directory))
+    path, data = _foreign_directories[directory]
+    allow(path, data, f"opening it imports {module} from {directory}")
+    del _foreign_directories[directory]
     return True
+
+
+def _own_directories() -> list[str]:
+    return [x for x in _directories if x in sys.path or x not in _foreign_directories]
 
 
 def _warn_of_other_file(module: str) -> None:
@@ -150,6 +173,11 @@ def texts_in(tree: object) -> Iterator[str]:
             yield from texts_in(part)
 
 
+def called_in(tree: object) -> set[str]:
+    """Return the texts such as `module:Name` in a tree of plain data."""
+    return {text for text in texts_in(tree) if ":" in text}
+
+
 def without_digests(tree: Any) -> Any:
     """Return a tree of plain data with the digests of pickles removed."""
     if isinstance(tree, str):
@@ -180,13 +208,15 @@ class Code(NamedTuple):
     pickles: dict[str, bytes]
     directories: tuple[str, ...]  # of modules; searched last
     files: dict[str, str]  # of modules when their run started
+    foreign: Foreign
 
 
 def code_of(tree: object) -> Code:
     """Return the known code that a tree refers to, to be sent with it."""
     pickles = {name: pickle_of(name) for name in names_in(tree) if name in PICKLES}
-    own = (path for path in _directories if path in sys.path or path not in _foreign_directories)
-    return Code(pickles, tuple(own), dict(_files))
+    for name in called_in(tree):
+        check_call(name)  # other processes cannot ask
+    return Code(pickles, tuple(_own_directories()), dict(_files), foreign())
 
 
 def add_code(code: Code) -> None:
@@ -194,6 +224,7 @@ def add_code(code: Code) -> None:
     PICKLES.update(code.pickles)
     _directories.update(dict.fromkeys(code.directories))
     _files.update(code.files)
+    add_foreign(code.foreign)
 
 
 def name_object(thing: object, what: str) -> str:
@@ -236,7 +267,7 @@ def pickle_of(name: str) -> bytes:
             "function itself to remuda.train"
         )
     if name in _foreign:
-        allow(_foreign[name])
+        allow(_foreign[name], PICKLES[name])
         del _foreign[name]
     return PICKLES[name]
 
@@ -282,7 +313,7 @@ def found_here(tree: object) -> dict[str, object]:
         file = getattr(sys.modules.get(name), "__file__", None) if ":" in text else None
         if file is not None and _is_own(os.path.dirname(file)):
             files[name] = os.path.abspath(file)
-    return {"directories": list(dict.fromkeys([*own, *_directories])), "modules": files}
+    return {"directories": list(dict.fromkeys([*own, *_own_directories()])), "modules": files}
 
 
 def _is_own(directory: str) -> bool:
@@ -314,7 +345,7 @@ def read_beside(config: Path, tree: object) -> None:
             if is_own(path, data):
                 _foreign_directories.pop(directory, None)
             elif directory not in _directories:
-                _foreign_directories[directory] = path
+                _foreign_directories[directory] = path, data
         _directories.update(directories)
         _files.update({str(name): str(path) for name, path in paths["modules"].items()})
 

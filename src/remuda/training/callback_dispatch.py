@@ -7,16 +7,16 @@ import inspect
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from remuda.assembly.assembly import Assembly
 from remuda.config import Config
-from remuda.coordinator.callback import ActiveRun, Callback, EpisodeSummary
+from remuda.coordinator.callback import ActiveRun, Callback, EpisodeSummary, MetricsRow
 from remuda.coordinator.loggers import make_logger
 from remuda.coordinator.requests import Requests
 from remuda.coordinator.scoreboard_reader import Reading
-from remuda.errors import CallbackError, ConfigError, RemudaError, UsageError
+from remuda.errors import CallbackError, ConfigError, RemudaError, RunDirectoryError, UsageError
 from remuda.runs.metrics import Record, row_of
 from remuda.runs.result import Result
 from remuda.runs.run_directory import RunDirectory, can_continue, how_to_continue
@@ -59,6 +59,9 @@ class Events:
         self._run = ActiveRun(files.path, config, policies)
         if resumed is not None:
             self._run.turns, self._run.seconds = resumed.turns, resumed.seconds
+            with suppress(RunDirectoryError):  # metrics that are gone or damaged
+                for record in files.read_metrics()[-1:]:
+                    self._run.logged = dict(record.logged)
         self.requests = Requests(files.path, self._run, say)
         self._has_ended = False
         self.failure: CallbackError | None = None
@@ -99,12 +102,15 @@ class Events:
         """Return whether a checkpoint was requested since the last read."""
         return self._run.take_save_request()
 
-    def poll(self, reading: Reading, seconds: float) -> None:
-        """Carry out requests of other programs, and dispatch episodes since the last poll."""
+    def poll(self, reading: Reading, seconds: float) -> dict[str, float]:
+        """Carry out requests of other programs, and dispatch episodes since the last poll.
+
+        Return the newest values of the metrics that callbacks have logged.
+        """
         self._run.turns, self._run.seconds = int(reading.play[Play.TURNS]), seconds
         self.requests.poll()
         if not self._callbacks:
-            return
+            return self._run.logged
         change, self._before = reading.policy - self._before, reading.policy
         episodes = {
             name: EpisodeSummary(int(count), float(total / count))
@@ -118,13 +124,14 @@ class Events:
         }
         if episodes:
             self._dispatch("on_episodes", episodes)
+        return self._run.logged
 
     def saved(self, number: int) -> None:
         self._dispatch("on_checkpoint", number, self._files.checkpoints.directory(number))
 
     def logged(self, record: Record) -> None:
         if any(hasattr(callback, "on_metrics") for callback in self._callbacks):
-            self._dispatch("on_metrics", row_of(record))
+            self._dispatch("on_metrics", MetricsRow(row_of(record)))
 
     def end(self, result: Result | None) -> None:
         """Dispatch the end of the run, once, also to failed callbacks."""

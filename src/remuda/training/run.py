@@ -12,6 +12,7 @@ from remuda.config import Config, load_config, overlay
 from remuda.coordinator.coordinator import Signals
 from remuda.coordinator.guarded_view import GuardedView
 from remuda.coordinator.logs import log_to
+from remuda.coordinator.run_notes import end_notes
 from remuda.envs.closing import listening
 from remuda.errors import (
     CannotStartError,
@@ -23,7 +24,7 @@ from remuda.errors import (
 )
 from remuda.population.run_spec import RunSpec
 from remuda.runs.metrics import Goal, View
-from remuda.runs.result import Result, endless
+from remuda.runs.result import Result
 from remuda.runs.rewind import rewind
 from remuda.runs.run_directory import RunDirectory, can_continue, how_to_continue
 from remuda.runs.saved_weights import final_weights
@@ -240,10 +241,11 @@ class _Launch:
                     run.reserve.release()
             finally:
                 view.close()
+            ending = end_notes(config, result, assembly.experience if final is None else {})
             result = replace(
                 result,
                 signal=signals.caught,
-                notes=(*self.notes, *notes, *result.notes, *inexact, *endless(result, config)),
+                notes=(*self.notes, *notes, *result.notes, *inexact, *ending),
                 before=run.summary_so_far() if final is not None else {},
             )
             result = result.with_notes(view.failed) if view.failed else result

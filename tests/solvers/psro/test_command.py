@@ -109,9 +109,9 @@ def test_a_lower_bound_says_at_least():
     strategy, margins = MetaStrategy.independent((half, half), 2), np.array([0.1, 0.0])
     found = Iteration(7, (3, 3), strategy, gains, payoffs, False, margins, 0.125)
     assert lines_of(found).splitlines() == [
-        "iteration   7: NashConv at least 0.2500 ± 0.1250, welfare 2.0000",
-        "  player 0: gain at least 0.2500 ± 0.1000, plays 2 of 3 (0: 0.500, 1: 0.500)",
-        "  player 1: gain at least 0.0000 ± 0.0000, plays 2 of 3 (0: 0.500, 1: 0.500)",
+        "iteration   7: NashConv at least 0.1250 (0.2500 ± 0.1250, 95%), welfare 2.0000",
+        "  player 0: gain 0.2500 ± 0.1000 (95%), plays 2 of 3 (0: 0.500, 1: 0.500)",
+        "  player 1: gain 0.0000 ± 0.0000 (95%), plays 2 of 3 (0: 0.500, 1: 0.500)",
     ]
 
 

@@ -1,5 +1,6 @@
 """Which runs the dashboard knows, while they come, change and go."""
 
+import json
 import shutil
 import sys
 import threading
@@ -11,6 +12,33 @@ from dashboard_runs import made_run
 from refusals import refuses
 from remuda.ui.dashboard.catalogue import Catalogue, UnknownRunError
 from remuda.ui.dashboard.pages import differences, table_of
+
+
+@pytest.mark.parametrize(
+    ("config", "metrics", "shown"),
+    [
+        ({}, ["a", "b"], "iqn"),
+        ({"policies": {"a": {"algorithm": "dqn"}}}, ["a", "b"], "dqn, iqn"),
+        ({"policies": {n: {"algorithm": "dqn"} for n in "ab"}}, ["a", "b"], "dqn"),
+        (
+            {"policies": {"a": {"algorithm": "dqn"}}, "env": {"scripted": {"b": "random"}}},
+            "ab",
+            "dqn",
+        ),
+        ({"policies": {"a": {"algorithm": "dqn"}}}, [], "dqn, iqn"),
+    ],
+)
+def test_the_algorithms_are_those_of_the_policies(tmp_path, config, metrics, shown):
+    """Red before: the default was shown, even if no policy had it."""
+    path = made_run(tmp_path / "run")
+    (path / "config.yaml").write_text(json.dumps({"game": "treasure_hunt", **config}))
+    line = json.loads((path / "metrics.jsonl").read_text().splitlines()[0])
+    (own,) = line["policies"].values()
+    line["policies"] = dict.fromkeys(metrics, own)
+    (path / "metrics.jsonl").write_text(f"{json.dumps(line)}\n" if metrics else "")
+    catalogue = Catalogue(tmp_path)
+    catalogue.scan()
+    assert catalogue.find("run").row()["algorithm"] == shown
 
 
 def test_runs_come_change_and_go(tmp_path):

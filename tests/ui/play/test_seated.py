@@ -342,8 +342,9 @@ def test_who_takes_a_seat_is_told_where_they_take_it(policy, told, unlike, capsy
     assert ("agent_1 played by tactician" in capsys.readouterr().out) is told
 
 
-def test_wrappers_are_those_of_the_run(unlike):
+def test_wrappers_are_those_of_the_run(unlike, monkeypatch):
     """Which had no episodes of 500 steps."""
+    monkeypatch.setenv("REMUDA_TRUST_CODE", "1")  # this run was written by hand, so not signed
     played = game_of(None, {}, {"agent_0": str(unlike / "pole")})
     env = played.game.make(1, **played.options)
     assert len(list(episode(env, played.game.policy("random"), 50, seed=0))) == 4

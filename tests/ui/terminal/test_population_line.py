@@ -28,7 +28,7 @@ KNOWN = population_record([1.0, 3.0], [], 20, ANALYSIS, 1.0)
 
 def test_everything_is_told_where_there_is_room():
     assert population_line(KNOWN, 120).plain == (
-        "return 2.00 ± 1.00   best 3.00   equilibrium 3 of 5   diversity 1.25   "
+        "return 2.00 (spread 1.00)   best 3.00   equilibrium 3 of 5   diversity 1.25   "
         "exploitability 0.12   skill 72%"
     )
 
@@ -36,7 +36,7 @@ def test_everything_is_told_where_there_is_room():
 def test_what_is_not_known_is_not_told():
     assert population_line({}, 80).plain == ""
     alone = population_record([1.0, 3.0], [], 20, None, None)
-    assert population_line(alone, 80).plain == "return 2.00 ± 1.00   best 3.00"
+    assert population_line(alone, 80).plain == "return 2.00 (spread 1.00)   best 3.00"
 
 
 @pytest.mark.parametrize("width", [0, 12, 18, 30, 48, 49, 60, 90])

@@ -22,7 +22,7 @@ from remuda.envs.adapters.step_results import (
     mapping_of,
     reset_env,
 )
-from remuda.envs.adapters.wrappers import NOTHING, Wrapping
+from remuda.envs.adapters.wrappers import METRICS, NOTHING, Wrapping
 from remuda.envs.checks import (
     BadValueError,
     BoundsCheck,
@@ -108,6 +108,8 @@ class Copies(TurnArrays):
             self._turns[e] = 0
             if self._metrics is not None:
                 self._metrics.begin(e)
+                if self._metrics.note:
+                    self.notes[METRICS] = self._metrics.note
             self._terminated[e] = self._truncated[e] = False
             for rows, masks in zip(self._newest, self._masks, strict=True):
                 rows[e] = 0

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from operator import attrgetter
 from typing import Any
 
 from remuda.envs.adapters import detect
@@ -22,7 +21,7 @@ from remuda.envs.adapters.wrappers import NOTHING, Wrapping
 from remuda.envs.closing import close
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ConfigError, RemudaError, UnknownGameError
-from remuda.system.loading import import_module
+from remuda.system.loading import find_named
 from remuda.system.user_errors import naming_user_code
 
 Factory = Callable[..., Any]  # makes environments: a class or a function
@@ -38,8 +37,7 @@ def import_factory(path: str) -> Factory:
     """Import `module:name`; the name may have dots."""
     module, _, name = path.partition(":")
     try:
-        imported = import_module(module)
-        factory: Factory = attrgetter(name)(imported)
+        factory: Factory = find_named(path)
     except ModuleNotFoundError as error:
         raise UnknownGameError(
             f"cannot load the game {path}: {error}; modules are looked for in the current "

@@ -7,7 +7,6 @@ are configured next to the environment's options.
 from __future__ import annotations
 
 import ast
-import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from remuda.envs.checks import BadValueError, number, short
 from remuda.errors import ConfigError, RemudaError
 from remuda.system import loading
 from remuda.system.loading import load
+from remuda.system.trust import check_call
 from remuda.system.user_errors import naming_user_code
 from remuda.types import Array, Bools
 
@@ -35,8 +35,7 @@ EACH = "*"  # before a metric's name: one metric for each agent
 WRAPPERS = "env.wrappers"
 METRICS = "env.episode_metrics"
 """`WRAPPERS` and `METRICS`: the keys of these settings in an environment's options."""
-PATIENCE = 100  # episodes without a metric before a warning about it
-log = logging.getLogger(__name__)
+PATIENCE = 100  # episodes without a metric before a note about it
 
 
 @dataclass(frozen=True)
@@ -70,6 +69,7 @@ def _wrapper(text: str) -> Callable[[Any], Any]:
     """Return the wrapper in a text such as `supersuit:frame_stack_v1(stack_size=4)`."""
     path, values, named = (text, [], {}) if loading.is_pickled(text) else _call_in(text)
     make = load(path, WRAPPERS)
+    check_call(text, make)
     if not callable(make):
         raise ConfigError(
             f"{WRAPPERS}: {path} is a {type(make).__name__}; name a class or function"
@@ -150,6 +150,7 @@ class InfoMetrics:
             )
         # Metrics that no step has reported yet, and the number of finished episodes.
         self._never, self._ends = set(self.names), 0
+        self.note = ""  # names the metrics that no step of the first episodes reported
         self._has_begun: Bools = np.zeros(num_envs, np.bool_)
         shape = (len(self._metrics), len(self._agents), num_envs)
         self._values, self._counts = np.zeros(shape), np.zeros(shape, np.int64)
@@ -159,13 +160,7 @@ class InfoMetrics:
         self._ends += int(self._has_begun[env])
         self._has_begun[env] = True
         if self._never and self._ends >= PATIENCE:
-            for name in sorted(self._never):
-                log.warning(
-                    "env.episode_metrics.%s: no `info` of a step held it in %d episodes; check the "
-                    "keys that the game puts there, and the names of its agents",
-                    name,
-                    self._ends,
-                )
+            self.note = never_reported(sorted(self._never), f"the first {self._ends} episodes")
             self._never.clear()
         self._values[:, :, env] = 0.0
         self._counts[:, :, env] = 0
@@ -210,6 +205,19 @@ class InfoMetrics:
                 empty = 0.0 if how == "sum" else np.nan
                 self._of_episodes[name][e] = values.mean() if reported.any() else empty
         return self._of_episodes
+
+
+def keys_of_metric(name: str) -> tuple[str, str]:
+    """Return the keys of `env.episode_metrics` that make a metric: its own, and `*/speed`."""
+    return name, f"{EACH}/{name.partition('/')[2]}"
+
+
+def never_reported(names: Sequence[str], episodes: str) -> str:
+    """Return a note on episode metrics that no `info` held in some episodes."""
+    return (
+        f"env.episode_metrics: in {episodes} no `info` of a step held {', '.join(names)}; check "
+        "the keys that the environment puts there, and the names of its agents"
+    )
 
 
 def _at(info: Mapping[str, Any], path: Sequence[str]) -> Any:

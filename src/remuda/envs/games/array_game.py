@@ -223,7 +223,7 @@ def place_agents(
                 y = 1 + below(streams, env, height - 2)
                 x = 1 + below(streams, env, width - 2)
             tiles[env, y, x] = marks[agent]
-            positions[env, agent] = y, x
+            positions[env, agent, 0], positions[env, agent, 1] = y, x
             active[env, agent] = True
 
 

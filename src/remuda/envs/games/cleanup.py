@@ -215,7 +215,7 @@ def _place(
             while standing[env, y, x]:
                 y, x = sand[below(streams, env, len(sand))]
             standing[env, y, x] = agent + 1
-            positions[env, agent] = y, x
+            positions[env, agent, 0], positions[env, agent, 1] = y, x
             facing[env, agent] = below(streams, env, 4)
         apples = 0
         while apples < start_apples:
@@ -317,7 +317,7 @@ def _act(
             if tiles[env, to_y, to_x] != WALL and not standing[env, to_y, to_x]:
                 standing[env, y, x] = 0
                 standing[env, to_y, to_x] = agent + 1
-                positions[env, agent] = to_y, to_x
+                positions[env, agent, 0], positions[env, agent, 1] = to_y, to_x
                 if tiles[env, to_y, to_x] == APPLE:
                     tiles[env, to_y, to_x] = ORCHARD
                     sums[env, EATEN] += 1.0

@@ -147,7 +147,7 @@ def _act(
         to_y, to_x = y + STEPS[actions[env], 0], x + STEPS[actions[env], 1]
         if tiles[env, to_y, to_x] == EMPTY:
             tiles[env, y, x], tiles[env, to_y, to_x] = EMPTY, AGENT + agent
-            positions[env, agent] = to_y, to_x
+            positions[env, agent, 0], positions[env, agent, 1] = to_y, to_x
             y, x = to_y, to_x
         if it[env] == agent:
             for way in range(4):

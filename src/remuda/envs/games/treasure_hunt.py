@@ -166,7 +166,7 @@ def _act(
         if target not in (WALL, AGENT):
             tiles[env, y, x] = EMPTY
             tiles[env, to_y, to_x] = AGENT
-            positions[env, agent] = to_y, to_x
+            positions[env, agent, 0], positions[env, agent, 1] = to_y, to_x
 
 
 def greedy_walker(

@@ -151,7 +151,7 @@ def encoder_for(spec: PolicySpec) -> Encoder | None:
             _check_recurrent(spec)
             if spec.config.has_own_value and not network.value_module:
                 raise ConfigError(
-                    f"policy.network.module {network.module} has a state_size, and the value "
+                    f"{spec.module_key} {network.module} has a state_size, and the value "
                     "network, which does not share it (policy.value.input), has no recurrent "
                     "state; set policy.network.value_module"
                 )
@@ -196,7 +196,7 @@ def value_encoder_for(spec: PolicySpec) -> Encoder | None:
 def _check_recurrent(spec: PolicySpec) -> None:
     """Raise ConfigError if other settings do not allow a recurrent module."""
     config, network = spec.config, spec.config.network
-    source = f"policy.network.module {network.module} has a state_size"
+    source = f"{spec.module_key} {network.module} has a state_size"
     if network.recurrent:
         raise ConfigError(f"{source}, and network.recurrent is {network.recurrent}; set it to 0")
     try:

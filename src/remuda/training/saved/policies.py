@@ -17,6 +17,7 @@ from remuda.policies.stack import layout_size
 from remuda.population.members.frozen_weights import frozen_copies
 from remuda.population.members.imported import Imported
 from remuda.population.members.table_parts import NO_POLICY, POLICY
+from remuda.population.roster import unborn
 from remuda.population.run_spec import RunSpec
 from remuda.publish.snapshot import Snapshot
 from remuda.runs.run_directory import RunDirectory
@@ -100,6 +101,12 @@ class SavedPolicies:
         if not self.config.population.dealt:
             return names
         return tuple(self._snapshots())
+
+    @property
+    def absent(self) -> tuple[str, ...]:
+        """The policies without saved weights, newborn when those of the others were saved."""
+        not_yet = {*unborn(self.config), *self.unplayed, *self.names()}
+        return tuple(name for name in self.spec.roster.policies if name not in not_yet)
 
     def _snapshots(self, checkpoint: int | str = "final") -> dict[str, Snapshot]:
         return load_snapshots(self.files, self.spec, checkpoint)

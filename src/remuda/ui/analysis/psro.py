@@ -148,7 +148,7 @@ def lines_of(found: Iteration) -> str:
         who = f"player {role}" if len(found.mixtures) > 1 else "all players"
         gain = f"{found.gains[role]:.6f}"
         if found.margins is not None:
-            gain = f"at least {found.gains[role]:.4f} ± {found.margins[role]:.4f}"
+            gain = f"{found.gains[role]:.4f} ± {found.margins[role]:.4f} (95%)"
         played = f"plays {found.support[role]} of {found.policies[role]}"
         lines.append(f"  {who}: gain {gain}, {played} ({_shares(mixture, IN_LINE)})")
     if found.strategy.note:
@@ -167,12 +167,15 @@ def print_double_oracle(found: DoubleOracle, console: Console | None = None) -> 
         gain = "gain" if last.is_exact else "gain, at least"
         table = table_of("player", "policies", "support", gain)
         table.add_column("mixture, by policy")
+        lowest = last.gains.tolist()
+        if last.margins is not None:
+            lowest = list(map(_lowest, lowest, last.margins.tolist()))
         for player, mixture in enumerate(last.mixtures):
             table.add_row(
                 str(player) if len(last.mixtures) > 1 else "all",
                 str(last.policies[player]),
                 str(last.support[player]),
-                f"{last.gains[player]:.{6 if last.is_exact else 4}f}",
+                f"{lowest[player]:.{6 if last.is_exact else 4}f}",
                 _shares(mixture),
             )
         console.print(table)
@@ -189,9 +192,8 @@ def in_words(found: DoubleOracle) -> str:
     if not found.iterations:
         return f"{found.ended}: nothing is known yet"
     last = found.last
-    how = _gap(last) if last.is_exact else f"{_gap(last)} (95%)"
     count = "1 iteration" if last.number == 1 else f"{last.number} iterations"
-    return f"{how} after {count}: {found.ended}"
+    return f"{_gap(last)} after {count}: {found.ended}"
 
 
 def _gap(found: Iteration) -> str:
@@ -199,7 +201,17 @@ def _gap(found: Iteration) -> str:
     name = found.strategy.gap
     if found.is_exact:
         return f"{name} {found.nash_conv:.6f}"
-    return f"{name} at least {found.nash_conv:.4f} ± {found.margin:.4f}"
+    return f"{name} {_at_least(found.nash_conv, found.margin)}"
+
+
+def _at_least(gain: float, margin: float) -> str:
+    """Return the lower end of the 95% interval of an estimated gain, then the estimate."""
+    return f"at least {_lowest(gain, margin):.4f} ({gain:.4f} ± {margin:.4f}, 95%)"
+
+
+def _lowest(gain: float, margin: float) -> float:
+    """Return the lower end of an interval; a best response never loses."""
+    return max(gain - margin, 0.0)
 
 
 def _shares(mixture: np.ndarray[Any, np.dtype[np.float64]], most: int = SHOWN) -> str:

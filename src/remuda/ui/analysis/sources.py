@@ -20,17 +20,19 @@ from remuda.evaluation.tournaments.record import DESCRIPTION
 from remuda.evaluation.tournaments.until import missing_matches as missing_in_rounds
 from remuda.evaluation.tournaments.until import sides_between
 from remuda.population.ledger.records import PolicyRef
-from remuda.runs.run_directory import RunDirectory
+from remuda.runs.run_directory import PSRO_RECORD, RunDirectory
+from remuda.solvers.psro.iterations import Iteration
+from remuda.solvers.psro.record import read as read_lines
 from remuda.system.checkpoint.opening import read_json
 from remuda.ui.reports.summary import find_runs
 
 FILES = (".csv", ".npz")
-MARKS = ("config.yaml", DESCRIPTION)  # a run, and a tournament, has one of these
+MARKS = ("config.yaml", DESCRIPTION, PSRO_RECORD)  # of a run, a tournament and `remuda psro`
 
 
 @dataclass(frozen=True)
 class AnalysisSource:
-    """A run, a tournament or a file of payoffs."""
+    """A run, a tournament, a directory of `remuda psro` or a file of payoffs."""
 
     path: Path
     label: str  # a short name, unique among the sources
@@ -87,6 +89,8 @@ def _open(path: Path, label: str) -> AnalysisSource:
         return AnalysisSource(path, label, path.parent)
     if (path / DESCRIPTION).is_file():
         return _open_tournament(path, label)
+    if (path / PSRO_RECORD).is_file():
+        return _open_psro(path, label)
     run = RunDirectory.open(path)
     config = run.read_config()
     source = AnalysisSource(path, label, run.path, config.game, config.env.made_with, run=run)
@@ -104,6 +108,25 @@ def with_matches(source: AnalysisSource, run: RunDirectory) -> AnalysisSource:
     spec = run.spec()
     taken = tuple(spec.config.seats_taken)
     return replace(source, ledger=run.ledger, taken=taken, seats=LedgerSeats.of(spec))
+
+
+def _open_psro(path: Path, label: str) -> AnalysisSource:
+    """Return the newest payoffs of a double oracle, whose policies are numbered."""
+    description, *lines = read_lines(path)
+    solved = [line for line in lines if "iteration" in line]
+    if not solved:
+        raise RunDirectoryError(
+            f"{path} has no payoffs yet: continue with `remuda psro --resume {path}`"
+        )
+    last = Iteration.from_line(solved[-1])
+    if not last.is_exact:
+        print(
+            f"remuda: {path} has means over matches without their errors, so no interval covers "
+            "the noise of these matches",
+            file=sys.stderr,
+        )
+    known = description["game"], description["options"]
+    return AnalysisSource(path, label, path, *known, known_game=last.game)
 
 
 def _open_tournament(path: Path, label: str) -> AnalysisSource:

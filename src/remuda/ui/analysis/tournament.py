@@ -132,7 +132,7 @@ def _gap(found: SelfAndCrossPlay, decimals: int) -> str:
         f"{decimal(mean, decimals)}±{decimal(error, decimals)}"
         for mean, error in (found.self_play, found.cross_play, found.gap)
     )
-    return f"self-play {own}, cross-play {others}, gap {gap} (± over entrants)"
+    return f"self-play {own}, cross-play {others}, gap {gap} (± standard error over entrants)"
 
 
 def _known(look: Look) -> str:

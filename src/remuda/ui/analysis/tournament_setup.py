@@ -29,13 +29,14 @@ from remuda.publish.snapshot import Snapshot
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import load_run
 from remuda.training.saved.games import RunEntrant, entrants_of, find_saved_game, is_meant_of_run
-from remuda.training.saved.policies import Reference, SavedPolicies
+from remuda.training.saved.policies import FROZEN, Reference, SavedPolicies
 from remuda.types import Floats
 from remuda.ui.terminal.numbers import distinct
 
 if TYPE_CHECKING:
     from remuda.ui.analysis.tournament import MatchProgress
 
+NEWBORN = "newborn when the weights were saved, and not yet playing"
 TOURNAMENTS = Path("runs/tournaments")  # the parent of default directories
 RECORDED = (
     *("run", "checkpoints", "game", "env", "scripted", "seed", "sampled"),
@@ -133,10 +134,14 @@ def set_up(
             "policies of runs are RUN:policy"
         )
     found, runs = list[RunEntrant](), list[SavedPolicies | None]()
+    notes = list(played.notes)
     for word in words:
         found += (entrants := entrants_of(word, played.opened))
         run = Reference.parse(word).run.resolve() if is_meant_of_run(word) else None
         runs += [None if run is None else played.opened[run]] * len(entrants)
+        if run is not None and any(each.of_all for each in entrants) and not word.endswith(FROZEN):
+            absent = played.opened[run].absent
+            notes += [f"{word} leaves out {', '.join(absent)}: {NEWBORN}"] if absent else []
     for each in found:
         if isinstance(each.entrant, str):
             played.game.policy(each.entrant)  # raises an error before any match is played
@@ -150,7 +155,7 @@ def set_up(
         for name, each, saved in zip(names, found, runs, strict=True)
         if saved is not None and (agents := _seats_of(each, saved))
     }
-    return Crossplay(played.game.name, played.options, named, sources, taken, played.notes, seats)
+    return Crossplay(played.game.name, played.options, named, sources, taken, (*notes,), seats)
 
 
 def _seats_of(each: RunEntrant, saved: SavedPolicies) -> tuple[str, ...]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from remuda.config import by_leaf, load_config, read_tree
 from remuda.config.algorithm_registry import BUILT_IN, Entries
 from remuda.errors import RemudaError
 from remuda.runs.run_directory import RunDirectory
+from remuda.system.checkpoint.opening import open_stream
 from remuda.ui.dashboard.curves import stamp_of
 from remuda.ui.reports.group_names import compared
 from remuda.ui.reports.summary import FoundRun, find_runs, summarise
@@ -46,13 +49,13 @@ class CataloguedRun:
     found: FoundRun
     settings: Mapping[str, Any] = field(default_factory=dict)  # by dotted key
     group: str = ""  # equal for runs that differ only by their seed
+    algorithm: str | None = None  # of the policies that learn: several with commas; None: unknown
 
     def row(self) -> dict[str, Any]:
-        policy = self.settings.get(ALGORITHM)
         names = ("game", "turns", "best", "last", "state", "damaged")
         return {name: getattr(self.found, name) for name in names} | {
             "id": self.id,
-            "algorithm": policy if isinstance(policy, str) else None,
+            "algorithm": self.algorithm,
             "seed": self.settings.get("seed"),
             "group": self.group,
         }
@@ -147,7 +150,8 @@ class Catalogue:
 def _read_run(run: str, path: Path) -> CataloguedRun:
     try:
         settings = _settings(path)
-        return CataloguedRun(run, summarise(path), settings, _group(settings))
+        algorithm = _algorithm(RunDirectory(path).metrics, settings)
+        return CataloguedRun(run, summarise(path), settings, _group(settings), algorithm)
     except Exception as error:  # the file may contain anything
         log.warning("cannot read the run %s", path, exc_info=error)
         words = f"{type(error).__name__}: {error}"[:LONGEST]
@@ -164,6 +168,23 @@ def _settings(path: Path) -> dict[str, Any]:
     except Exception as error:  # a configuration of a later version, for example
         log.debug("the settings of %s are shown without defaults: %s", path, error)
     return {str(key): _shown(value) for key, value in by_leaf(tree).items()}
+
+
+def _algorithm(metrics: Path, settings: Mapping[str, Any]) -> str | None:
+    """Return the algorithms of the policies that a run trains, separated by commas."""
+    usual, own = settings.get(ALGORITHM), {}
+    for key, value in settings.items():
+        if key.startswith("policies.") and key.endswith(".algorithm"):
+            own[key.removeprefix("policies.").removesuffix(".algorithm")] = value
+    if not own:
+        return usual if isinstance(usual, str) else None
+    names = [*own, ""]  # without metrics any policy may have the algorithm of `policy`
+    damage = (OSError, ValueError, LookupError, TypeError, StopIteration)
+    with suppress(*damage), open_stream(metrics) as lines:
+        names = list(json.loads(next(lines))["policies"])
+    learning = [name for name in names if f"env.scripted.{name}" not in settings]
+    found = dict.fromkeys(own.get(name, usual) for name in learning)
+    return ", ".join(each for each in found if isinstance(each, str)) or None
 
 
 def _resolved(tree: dict[str, Any], known: Entries) -> dict[str, Any]:

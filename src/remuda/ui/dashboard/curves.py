@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from remuda.errors import RunDirectoryError
-from remuda.runs.metrics import AXES, SHOWN_OF_MEMBER, SHOWN_OF_RUN
+from remuda.runs.metrics import AXES, GROUPS, LOGGED, SHOWN_OF_MEMBER, SHOWN_OF_RUN
 from remuda.system.checkpoint.opening import open_stream, read_json
 
 Numbers = npt.NDArray[np.float64]
@@ -158,7 +158,8 @@ def numbers_of(record: Any) -> Iterator[tuple[str, float]]:
         yield from _number(axis, record.get(name))
     for name in SHOWN_OF_RUN:
         yield from _number(f"run/{name}", record.get(name))
-    groups = {"actor": "shares", "game": "episode_metrics", "population": "population"}
+    groups = {"actor": "shares", "game": "episode_metrics"}
+    groups |= {"population": "population", LOGGED: LOGGED}
     named = [(group, record.get(key) or {}) for group, key in groups.items()]
     for member, values in (record.get("members") or {}).items():
         if values.get("learns"):
@@ -171,7 +172,7 @@ def numbers_of(record: Any) -> Iterator[tuple[str, float]]:
 
 def _is_return(name: str) -> bool:
     group, _, column = name.rpartition("/")
-    return column == MEAN_RETURN and group not in ("run", "actor", "game", "population")
+    return column == MEAN_RETURN and group not in GROUPS
 
 
 def _number(name: str, value: Any) -> Iterator[tuple[str, float]]:

@@ -71,7 +71,7 @@ def population_line(numbers: Mapping[str, float | None], width: int) -> Text:
     """Format the known numbers of a population that fit into `width` characters."""
     parts: list[tuple[str, str]] = []
     if (mean := numbers.get("fitness_mean")) is not None:
-        spread = f" ± {number(numbers.get('fitness_spread'))}"
+        spread = f" (spread {number(numbers.get('fitness_spread'))})"
         parts.append(("return", number(mean) + spread))
         parts.append(("best", number(numbers.get("fitness_best"))))
     if (support := numbers.get("nash_support")) is not None:

@@ -102,3 +102,31 @@ def test_gradients_can_be_differentiated_again():
         found.append(torch.autograd.grad(by_gates.square().sum(), inputs))
     for mine, other in zip(*found, strict=True):
         torch.testing.assert_close(mine, other, rtol=1e-3, atol=1e-4)
+
+
+WRONG = {  # argument and shape, of 3 policies, 4 sequences and 8 units
+    "a state for one policy": (3, (1, 4, 8)),
+    "a weight for one policy": (1, (1, 8, 24)),
+    "a weight for fewer units": (1, (3, 4, 24)),
+    "a state of fewer units": (3, (3, 4, 4)),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_memory_beyond_a_wrong_shape_is_not_read(wrong):
+    inputs = [x.detach() for x in inputs_of(3, 4, 2, 8)]
+    which, shape = WRONG[wrong]
+    inputs[which] = torch.zeros(shape)
+    with pytest.raises(RuntimeError):
+        run_gru(*inputs)
+
+
+def test_a_burn_in_for_all_policies_is_repeated():
+    inputs = inputs_of(3, 4, 5, 8)
+    burn_in = torch.tensor([[2, 0, 5, 3]])
+    found = [
+        torch.autograd.grad(run_gru(*inputs, each).sum(), inputs)
+        for each in (burn_in, burn_in.repeat(3, 1))
+    ]
+    for one, other in zip(*found, strict=True):
+        assert torch.equal(one, other)

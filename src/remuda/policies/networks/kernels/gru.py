@@ -39,12 +39,23 @@ def run_gru(
         burn_in: [K, G] before this step no gradient flows back through the state.
     """
     inputs = gates, weight, bias, state
-    if not suits(*inputs):
+    if not suits(*inputs) or not _fit(*inputs):  # torch reports wrong shapes
         return _by_torch(burn_in, *inputs)
     if torch.is_grad_enabled() and any(x.requires_grad for x in inputs):
         found: Tensor = _Gru.apply(burn_in, *inputs)  # type: ignore[no-untyped-call]
         return found
     return _forward(*inputs)
+
+
+def _fit(gates: Tensor, weight: Tensor, bias: Tensor, state: Tensor) -> bool:
+    policies, sequences, units = state.shape
+    return (
+        len(gates) == policies
+        and gates.shape[1] % sequences == 0
+        and gates.shape[2] == 3 * units
+        and weight.shape == (policies, units, 3 * units)
+        and bias.shape == (policies, 1, 3 * units)
+    )
 
 
 def _by_torch(
@@ -90,9 +101,12 @@ class _Gru(torch.autograd.Function):
             out = _by_torch(ctx.burn_in, *own)
             return None, *gradients_of(out, own, ctx.needs_input_grad[1:], by_outputs[0])
         found = [torch.empty_like(x, memory_format=torch.contiguous_format) for x in inputs]
-        until = np.full(inputs[3].shape[:2], NEVER) if ctx.burn_in is None else ctx.burn_in.numpy()
+        groups, until = inputs[3].shape[:2], np.full((1, 1), NEVER)
+        if ctx.burn_in is not None:
+            until = ctx.burn_in.numpy()
+        until = np.ascontiguousarray(np.broadcast_to(until, groups), np.int64)
         read = _arrays(*inputs, states, by_outputs[0])
-        run_backward(until.astype(np.int64), *read, *[x.numpy() for x in found])
+        run_backward(until, *read, *[x.numpy() for x in found])
         return None, *found
 
 

@@ -18,6 +18,7 @@ from remuda.ui.cli.commands.options import (
     RunOptions,
     needs,
 )
+from remuda.ui.cli.commands.several_runs import SEEDS
 
 if TYPE_CHECKING:
     from remuda.evaluation.results import Evaluation, Limits
@@ -31,7 +32,8 @@ class EvaluateOptions(PrintOptions, RunOptions):
     NEEDED = needs("run", "name the run to evaluate, as in `remuda evaluate RUN`")
 
     run: Path
-    """The run directory; with `--policy`, the name of a game."""
+    """The run directory, or that of `--seeds`: each seed is evaluated. With `--policy`, the name of
+    a game."""
     episodes: PositiveInt = 200
     """Episodes to play."""
     seconds: PositiveFloat | None = None
@@ -125,6 +127,8 @@ def status(options: StatusOptions) -> int:
 
 def evaluate(options: EvaluateOptions) -> int:
     """Evaluate a run's policies, and print the mean return of each agent."""
+    if (options.run / SEEDS).is_file():
+        return _evaluate_seeds(options)
     if options.background is not None:
         return _evaluate_among(options, options.background)
     for name in ("policy", "focal", "out"):
@@ -173,6 +177,26 @@ def evaluate(options: EvaluateOptions) -> int:
         evaluation.as_summary, lambda: _print_evaluation(options, spec.env.game, evaluation)
     )
     return code
+
+
+def _evaluate_seeds(options: EvaluateOptions) -> int:
+    """Evaluate each run of a directory of seeds, until one fails or is interrupted."""
+    from remuda.ui.reports.summary import find_runs
+
+    runs = sorted(find_runs(options.run))
+    for name in ("histories", "out"):
+        if getattr(options, name) is not None:
+            raise ConfigError(
+                f"--{name} writes one file, and {options.run} has {len(runs)} runs; evaluate one "
+                f"of them: remuda evaluate {runs[0]}"
+            )
+    for run in runs:
+        if options.format == "table":
+            print(f"{run}:", flush=True)
+        code = evaluate(options.model_copy(update={"run": run}))
+        if code:
+            return code
+    return 0
 
 
 def _evaluate_among(options: EvaluateOptions, background: str) -> int:
@@ -249,7 +273,7 @@ def _print_evaluation(options: EvaluateOptions, game: str, evaluation: Evaluatio
     from remuda.ui.terminal.numbers import number
 
     played = len(evaluation.returns)
-    print(f"{game}: {played} {evaluation.way} episodes of {options.run}")
+    print(f"{game}: {played} {evaluation.way} episodes of {options.run}; ± standard error")
     width = max(len(name) for name in (*evaluation.agents, *evaluation.policies))
     for i, name in enumerate(evaluation.agents):
         mean, error = evaluation.mean(i), evaluation.standard_error(i)

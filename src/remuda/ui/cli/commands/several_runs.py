@@ -200,8 +200,9 @@ class AnalyseOptions(PrintOptions):
     NEEDED = needs("sources", "name what to analyse: a run, a tournament's directory or a .csv")
 
     sources: tuple[Path, ...] = Field(min_length=1)
-    """Runs, directories of runs such as those of `--seeds`, or tournaments, all of one game; or
-    files of payoffs (.csv, .npz). With several sources, the results that all have are compared."""
+    """Runs, directories of runs such as those of `--seeds`, tournaments, or directories of `remuda
+    psro`, all of one game; or files of payoffs (.csv, .npz). With several sources,
+    the results that all have are compared."""
     only: tuple[str, ...] = ()
     """Names of the policies to analyse, such as `policy_0` or `policy_0@12`; empty: all."""
     frozen: bool = False

@@ -14,6 +14,7 @@ from remuda.config import (
     Config,
     check_presets,
     load_config,
+    over_own_environment,
     over_presets,
     overlay,
     preset_tree,
@@ -176,12 +177,13 @@ def _train_run(
     return HALTED if result.halted else 0
 
 
-def _announce(what: str) -> None:
-    """Write the first line of a run; the imports that follow take seconds.
+def _announce(what: str, defaults: str = "") -> None:
+    """Write the first lines of a run; the imports that follow take seconds.
 
     `print` would start a thread, and then this process could not fork the server.
     """
-    output.write_at_once(1, f"{what}: loading libraries\n".encode(errors="replace"))
+    text = f"{defaults}\n" if defaults else ""
+    output.write_at_once(1, f"{text}{what}: loading libraries\n".encode(errors="replace"))
 
 
 def _load_libraries(config: Config) -> None:
@@ -231,8 +233,9 @@ def read_arguments(words: Sequence[str]) -> Config:
     """
     options = TrainOptions.read(words)
     base, flags = _read_sources(options), options.tree()
-    config = load_config(overlay(base, flags))
-    _announce(f"{config.game}, {config.schedule}, seed {config.seed}")
+    tree, defaults = over_own_environment(overlay(base, flags))
+    config = load_config(tree)
+    _announce(f"{config.game}, {config.schedule}, seed {config.seed}", defaults)
     from remuda.envs.registry import find_game
 
     find_game(config.game)
