@@ -194,3 +194,28 @@ SMALL = {"algorithm": "ppo", "network": {"hidden": [4]}}
 
 def environment_s_game(num_envs):
     return SorrelCopies(environment, num_envs)
+
+
+def test_sorrel_s_defaults_are_for_new_runs_only(tmp_path):
+    """Red before: a resume set the algorithm and the copies of the run back to Sorrel's."""
+    own = {"policy": SMALL, "env": {"num_envs": 2}}
+    quick = {"directory": str(tmp_path / "run"), "evaluate_episodes": 0}
+    first = remuda.api.sorrel.train(
+        environment(Berries), schedule="sequential", run={"turns": 50} | quick, **own
+    )
+    remuda.api.sorrel.train(environment(Berries), resume=first, run={"turns": 100})
+    config = remuda.load(first).config
+    assert (config.policy.algorithm, config.env.num_envs) == ("ppo", 2)
+
+
+def test_a_preset_goes_over_sorrel_s_defaults(tmp_path):
+    """Red before: the preset's algorithm and copies were Sorrel's, or its keys had no effect."""
+    result = remuda.api.sorrel.train(
+        environment(Berries),
+        preset="mpe",
+        schedule="sequential",
+        policy={"network": {"hidden": [4]}},
+        run={"turns": 70, "directory": str(tmp_path / "run"), "evaluate_episodes": 0},
+    )
+    config = remuda.load(result).config
+    assert (config.policy.algorithm, config.env.num_envs) == ("ppo", 64)

@@ -10,6 +10,7 @@ from torch import nn
 
 import remuda
 from refusals import refuses
+from remuda.config import PolicyConfig, load_config, over_own_environment
 from remuda.errors import CheckpointError, ConfigError
 from remuda.policies.algorithms.dqn import DQN
 from remuda.system import loading
@@ -296,3 +297,16 @@ def test_a_module_that_is_missing_is_named_by_its_own_key():
         remuda.train("support:Tape", policies=own)
     with refuses(ConfigError, "policy.network.module"):
         remuda.train("support:Tape", policy=own["agent_1"])
+
+
+def test_a_section_sets_no_defaults_of_an_algorithm_that_it_does_not_choose():
+    """Red before: PPO of a user's environment learned off-policy, as IQN does."""
+    own = PolicyConfig(learning_rate=1e-4, network={"recurrent": 8, "hidden": (8,)})
+    found = {"learning_rate": 1e-4, "network": {"recurrent": 8, "hidden": (8,)}}
+    assert name_objects({"policy": own})["policy"] == found
+    tree, _ = over_own_environment(
+        {"game": "gymnasium:CartPole-v1", **name_objects({"policy": own})}
+    )
+    assert load_config(tree).policy.learning_mode == "on_policy"
+    chosen = name_objects({"policy": PolicyConfig(algorithm="dqn")})["policy"]
+    assert chosen == {"algorithm": "dqn", "learning_mode": "off_policy"}

@@ -94,7 +94,7 @@ def train(
 
     sizes = {f"agent_{i}": settings_of(model) for i, model in enumerate(models)}
     own_sizes = {"policies": {name: own for name, own in sizes.items() if own}}
-    tree = overlay(overlay(DEFAULTS, own_sizes), config or {})
+    tree = overlay(overlay(_defaults(settings), own_sizes), config or {})
     _refuse_dealt_seats(tree, settings)
     result = train_run(game, config=tree, **settings)
     run = load(result)
@@ -104,6 +104,17 @@ def train(
         else:
             put_back(run[name], model)
     return result
+
+
+def _defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a new run that no preset has; a resumed run keeps its own."""
+    if settings.get("resume") is not None:
+        return {}
+    chosen = tree_of(None, settings.get("preset", ()))
+    return {
+        section: {key: value for key, value in own.items() if key not in chosen.get(section, {})}
+        for section, own in DEFAULTS.items()
+    }
 
 
 def _refuse_dealt_seats(tree: Mapping[str, Any], settings: Mapping[str, Any]) -> None:

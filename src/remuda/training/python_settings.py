@@ -7,8 +7,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from remuda.config import Config, Section, by_leaf, load_config, over_presets, overlay, read_config
+from remuda.config import (
+    Config,
+    PolicyConfig,
+    Section,
+    by_leaf,
+    load_config,
+    over_presets,
+    overlay,
+    read_config,
+)
 from remuda.config.algorithm_registry import BUILT_IN, NO_ENTRIES
+from remuda.config.policy import defaults_of
 from remuda.errors import UsageError
 from remuda.evaluation.policy import Policy
 from remuda.runs.run_directory import RunDirectory
@@ -52,10 +62,27 @@ def name_policy(policy: Any, key: str) -> str:
 
 def _as_mapping(value: Any) -> Any:
     if isinstance(value, Section):
-        return value.model_dump(exclude_unset=True)
+        plain = value.model_dump(exclude_unset=True)
+        if isinstance(value, PolicyConfig) and "algorithm" not in plain:
+            # It was filled with the defaults of an algorithm that may not be the run's.
+            return _beyond(defaults_of(value.entry, plain), plain)
+        return plain
     if isinstance(value, Mapping):
         return {name: _as_mapping(part) for name, part in value.items()}
     return value
+
+
+def _beyond(defaults: Mapping[str, Any], plain: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what `plain` adds to `defaults` or changes in them."""
+    found = {}
+    for key, value in plain.items():
+        default = defaults.get(key)
+        if isinstance(value, Mapping) and isinstance(default, Mapping):
+            value = _beyond(default, value)  # noqa: PLW2901
+            default = {}
+        if key not in defaults or value != default:
+            found[key] = value
+    return found
 
 
 def gone_on_with(

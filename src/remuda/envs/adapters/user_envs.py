@@ -89,7 +89,7 @@ def make_copies(
         if any(env is other for other in made):
             raise ConfigError(
                 f"{name} returns the same {type(env).__name__} at each call: let it make a new "
-                "one, because copies share nothing"
+                "one, because copies share nothing, or set env.num_envs to 1"
             )
         made.append(env)
         return env
