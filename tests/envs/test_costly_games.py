@@ -123,7 +123,7 @@ def test_an_environment_that_refuses_an_early_reset_is_played(tmp_path, game):
     """Red before: the turn that compiles ended in a reset in mid-episode."""
     result = trained(game, tmp_path)
     assert (result.evaluation.returns == 5.0).all()
-    assert not result.notes
+    assert all("no update was made" in note for note in result.notes)
 
 
 class Counted(Plain):
@@ -187,8 +187,7 @@ def test_a_close_that_raises_is_a_note(tmp_path, game):
     """Red before: it ended the run before it began."""
     result = trained(game, tmp_path)
     assert (result.evaluation.returns == 5.0).all()
-    [note] = result.notes
-    assert "cannot close" in note
+    [note] = [note for note in result.notes if "cannot close" in note]
     assert game.__name__ in note
 
 
