@@ -9,11 +9,10 @@ from remuda.config import ExperienceConfig
 from remuda.experience.experience import Experience, segments_for
 from remuda.experience.replay import TransitionReplay
 from remuda.experience.ring import CLOSED, HEAD, StreamShape
-from remuda.experience.ring_block import Block
+from remuda.experience.ring_block import NOWHERE, Block
 from remuda.experience.rollout_queue import RolloutQueue
 from remuda.experience.segments import AFTER, Rollout
 from remuda.experience.sequence_replay import SequenceReplay
-from remuda.experience.write_kernels import NOWHERE
 from remuda.system.memory.waiting import Wakeup
 from ring_writers import ExperienceWriter
 
@@ -137,14 +136,17 @@ def test_rollouts_are_full_and_lose_nothing_beside_slow_streams(period, slow, ep
 
 @pytest.mark.parametrize("turns", [95, 1_234])
 @pytest.mark.parametrize("rollout", [0, 200])
-def test_a_resumed_writer_closes_and_reuses_what_an_uninterrupted_one_does(rollout, turns):
+@pytest.mark.parametrize("dealt", [False, True])
+def test_a_resumed_writer_closes_and_reuses_what_an_uninterrupted_one_does(dealt, rollout, turns):
     played = Played(10, 2, 3, rollout, capacity=600, on_full="overwrite")
     other = Played(10, 2, 3, rollout, capacity=600, on_full="overwrite")
+    played.writer = ExperienceWriter(played.experience, dealt=dealt)
     for _ in range(turns):
         played.play()
     other.experience.restore(played.experience.state(), played.experience.written)
-    other.writer = ExperienceWriter(other.experience)
+    other.writer = ExperienceWriter(other.experience, dealt=dealt)
     other.writer.restore(played.writer.state())
+    assert np.array_equal(other.writer.state_of(0)["paused"], played.writer.state_of(0)["paused"])
     other.turn, other.turns, other.stream = turns, played.turns[:], played.stream[:]
     other.acted, other.place = [own[:] for own in played.acted], played.place.copy()
     for each in (played, other):

@@ -10,9 +10,9 @@ from remuda.config import ExperienceConfig
 from remuda.experience import write_kernels
 from remuda.experience.experience import Experience
 from remuda.experience.ring import CLOSED_STEPS, HEAD, StreamShape
+from remuda.experience.ring_block import NOWHERE
 from remuda.experience.rollout_queue import RolloutQueue
 from remuda.experience.segments import AFTER, Rollout
-from remuda.experience.write_kernels import NOWHERE
 from remuda.system.memory.waiting import Wakeup
 from ring_writers import ExperienceWriter
 

@@ -11,6 +11,8 @@ from remuda.experience.ring import COUNTERS, StreamShape, fields_of
 from remuda.system.memory.shared import Arena, SharedArrays
 from remuda.types import Array, Bools, Floats, Integers
 
+NOWHERE = -1  # the slot of a stream without an open segment
+
 
 class Block:
     """Adjacent rings of several policies whose steps have the same shape.
@@ -127,7 +129,8 @@ class OpenSegments(NamedTuple):
 
     slots: Integers  # the segment of the stream's current episode
     lengths: Integers  # the steps of that segment
-    paused: Integers  # the segment that the stream's last episode left open
+    # the segment that the stream's last episode left open; if shared, a heap (`paused_heap`)
+    paused: Integers
     # [S] circular: the next segment to reuse is at HEAD, the one closed last before CLOSED
     free: Integers
     # segments that may be started after an open one before it is closed although it is not full

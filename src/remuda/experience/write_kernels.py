@@ -12,6 +12,7 @@ an array or assign a slice of an array.
 
 from __future__ import annotations
 
+from remuda.experience.paused_heap import pop, push
 from remuda.experience.pieces import first_frame
 from remuda.experience.ring import (
     CLOSED,
@@ -26,6 +27,7 @@ from remuda.experience.ring import (
     WRITTEN,
 )
 from remuda.experience.ring_block import (
+    NOWHERE,
     Beginnings,
     Choices,
     Decisions,
@@ -38,8 +40,6 @@ from remuda.experience.ring_block import (
 from remuda.system.kernels import njit
 from remuda.system.memory.atomic import exchange, fence_full, fence_release, load, store
 from remuda.types import Array, Bools, Floats, Integers
-
-NOWHERE = -1  # the slot of a stream without an open segment
 
 
 @njit(cache=True, inline="always", _nrt=False)
@@ -60,18 +60,12 @@ def _paused_segment(numbers: Integers, places: OpenSegments, place: int) -> int:
     """Return the segment that this stream's last episode left open, or `NOWHERE`; continue it.
 
     If segments are shared, return the oldest that any stream left open, so that none grows old
-    while its stream plays for other policies. That stream keeps this one's segment instead.
+    while its stream plays for other policies.
     """
-    paused, oldest = places.paused, place
     if places.shared:
-        for other in range(paused.size):
-            if paused[other] != NOWHERE and (
-                paused[oldest] == NOWHERE or numbers[paused[other]] < numbers[paused[oldest]]
-            ):
-                oldest = other
-    slot: int = paused[oldest]
-    paused[oldest] = paused[place]
-    paused[place] = NOWHERE
+        return pop(numbers, places.paused)
+    slot: int = places.paused[place]
+    places.paused[place] = NOWHERE
     return slot
 
 
@@ -121,10 +115,13 @@ def _begin_segment(
 ) -> int:
     """Reuse the segment that was closed first; the caller makes its `sequence` even again."""
     sequence, committed, counters = segments.sequence, segments.committed, segments.counters
-    for other in range(places.paused.size):
-        left_open = places.paused[other]
-        if left_open != NOWHERE and _is_late(segments, beginnings.numbers, places, left_open):
-            places.paused[other] = NOWHERE
+    numbers, paused = beginnings.numbers, places.paused
+    while places.shared and paused[0] != NOWHERE and _is_late(segments, numbers, places, paused[0]):
+        _finish_segment(segments, places, pop(numbers, paused))
+    for other in range(0 if places.shared else paused.size):
+        left_open = paused[other]
+        if left_open != NOWHERE and _is_late(segments, numbers, places, left_open):
+            paused[other] = NOWHERE
             _finish_segment(segments, places, left_open)
     head = counters[HEAD]
     slot: int = places.free[head % places.free.size]
@@ -135,7 +132,7 @@ def _begin_segment(
     fence_release()
     store(counters, OVERWRITTEN, overwritten)
     store(committed, slot, 0)
-    beginnings.numbers[slot] = head
+    numbers[slot] = head
     beginnings.streams[slot, 0] = stream
     segments.closed_as[slot] = OPEN
     return slot
@@ -263,6 +260,7 @@ def _decide_ring(
 def _end_stream(
     steps: Outcomes,
     segments: Segments,
+    numbers: Integers,
     places: OpenSegments,
     results: TurnOutcomes,
     stream: int,
@@ -290,6 +288,8 @@ def _end_stream(
     places.slots[place] = NOWHERE
     if t + 1 == steps.rewards.shape[1]:
         _finish_segment(segments, places, slot)
+    elif places.shared:
+        push(numbers, places.paused, slot)
     else:
         places.paused[place] = slot
     return 1
@@ -388,6 +388,7 @@ def outcome(
     queue_sequence: Integers,
     queue_steps: Integers,
     counters: Integers,
+    numbers: Integers,
     slots: Integers,
     lengths: Integers,
     paused: Integers,
@@ -409,7 +410,8 @@ def outcome(
 ) -> int:
     """Write the outcome of each stream's last decision; return how many learners to wake.
 
-    Arguments in order: the fields of `Outcomes`, `Segments` and `OpenSegments` for a block; `rows`
+    Arguments in order: the fields of `Outcomes` and `Segments` for a block, `numbers` of
+    `Beginnings`, and the fields of `OpenSegments`; `rows`
     to `due` as in `decide`; the fields of `StreamPlan` and `TurnOutcomes`.
     """
     block = Segments(sequence, committed, closed_as, queue, queue_sequence, queue_steps, counters)
@@ -424,7 +426,9 @@ def outcome(
         fresh = 0
         for i in range(begins[rows[p]], begins[rows[p] + 1]):
             stream = streams[i]
-            fresh += _end_stream(steps, segments, places, results, stream, stream - firsts[p])
+            fresh += _end_stream(
+                steps, segments, numbers[p], places, results, stream, stream - firsts[p]
+            )
         due[p] = fresh > 0 and _count(segments.counters, fresh, watched)
         num_due += due[p]
     return num_due

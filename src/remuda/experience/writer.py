@@ -14,6 +14,7 @@ import numpy as np
 from remuda.experience import write_kernels as kernels
 from remuda.experience.backpressure import Backpressure
 from remuda.experience.experience import Experience
+from remuda.experience.paused_heap import oldest_first
 from remuda.experience.ring import (
     CLOSED,
     CLOSED_STEPS,
@@ -25,6 +26,7 @@ from remuda.experience.ring import (
     ExperienceRing,
 )
 from remuda.experience.ring_block import (
+    NOWHERE,
     Beginnings,
     Choices,
     Decisions,
@@ -34,7 +36,6 @@ from remuda.experience.ring_block import (
     StreamPlan,
     TurnOutcomes,
 )
-from remuda.experience.write_kernels import NOWHERE
 from remuda.system.checkpoint.fitting import Range, branch, fitting, fitting_all, require
 from remuda.system.memory.atomic import store
 from remuda.types import Array, Bools, Floats, Integers, State
@@ -81,9 +82,9 @@ class BlockWriter:
         # The kernels, with the first arguments of every call bound.
         segments = Segments(*(arrays[name] for name in Segments._fields))
         self._free: Integers = np.zeros((len(rows), ring.num_segments), np.int64)
-        patience, shared = _patience(experiences[0], ring), own_streams == 0
+        patience, self._shared = _patience(experiences[0], ring), own_streams == 0
         open_ = (self._slots, self._lengths, self._paused)
-        places = OpenSegments(*open_, self._free, patience, shared)
+        places = OpenSegments(*open_, self._free, patience, self._shared)
         watched = CLOSED_STEPS if experiences[0].rollout else WRITTEN
         each = (*places, self._rows, self._rows * own_streams, watched, self._due)
         decisions = (arrays[name] for name in (*Decisions._fields, *Segments._fields))
@@ -92,7 +93,7 @@ class BlockWriter:
         outcome: Callable[..., int] = kernels.outcome
         self._decide = partial(decide, *decisions, *beginnings, *each)
         outcomes = (arrays[name] for name in Outcomes._fields)
-        self._outcome = partial(outcome, *outcomes, *segments, *each)
+        self._outcome = partial(outcome, *outcomes, *segments, arrays["numbers"], *each)
         self._steps = {name: arrays[name] for name in CONTENTS}
         self._segments = [Segments(*(a[p] for a in segments)) for p in range(len(rows))]
         for p, of_ring in enumerate(self._segments):
@@ -130,6 +131,8 @@ class BlockWriter:
         """
         ring = self._ring_of(row)
         found: State = {name: array[ring].copy() for name, array in self._places.items()}
+        if self._shared:
+            found["paused"] = oldest_first(self.rings[row].shared["numbers"], found["paused"])
         steps = self._steps_at(ring, found["slots"], found["lengths"])
         return found | {name: self._steps[name][at] for name, at in steps.items()}
 
@@ -159,6 +162,8 @@ class BlockWriter:
         steps = {n: fitting(state, n, self._steps[n][at]) for n, at in at_steps.items()}
         actions = steps["actions"][:, None]
         self.rings[row].check_actions(state, actions, np.ones(len(actions), np.int64))
+        if self._shared:
+            found["paused"] = oldest_first(self.rings[row].shared["numbers"], found["paused"])
         for name, array in self._places.items():
             array[ring] = found[name]
         for name, at in at_steps.items():
