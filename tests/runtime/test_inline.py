@@ -68,6 +68,7 @@ def test_a_game_that_cannot_be_closed_costs_a_finished_run_nothing(tmp_path, mon
     result = remuda.train(
         CannotClose,
         schedule="sequential",
+        env={"num_envs": 1},
         policy={"algorithm": "ppo", "network": {"hidden": [8]}, "ppo": {"rollout_length": 20}},
         run={"turns": 60, "evaluate_episodes": 0, "directory": tmp_path / "run"},
         checkpoint={"evaluate_episodes": 0},

@@ -43,7 +43,7 @@ CALLS = {  # names whose call runs what the options say
     "builtin": ("os:system", "command: touch {}"),
     "through_remuda": ("remuda.system.loading:os.system", "command: touch {}"),
     "of_remuda": ("remuda.system.checkpoint.state:write_whole", "path: {}\n    data: x"),
-    "library": ("gymnasium.utils.play:np.save", "file: {}\n    arr: 1"),
+    "library": ("gymnasium.utils.seeding:np.save", "file: {}\n    arr: 1"),
 }
 
 
