@@ -47,7 +47,7 @@ NAMES = {
 """The weights of Remuda's IQN that a PyTorchIQN also has."""
 NO_SECTIONS = ("preset", "resume", "view", "callbacks")
 """Keywords of `remuda.train` that are not sections of the configuration."""
-DEFAULTS = {"policy": {"algorithm": "iqn"}, "env": {"num_envs": 1}}
+DEFAULTS: dict[str, dict[str, Any]] = {"policy": {"algorithm": "iqn"}, "env": {"num_envs": 1}}
 """As Sorrel trains: without them an environment of the user gets PPO and several copies."""
 PARTS = ("head1", "cos_embedding", "ff_1", "advantage", "value")
 """The layers of a PyTorchIQN's network."""
