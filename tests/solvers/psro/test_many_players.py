@@ -224,7 +224,7 @@ def test_trained_oracles_of_all_players_keep_public_goods(seed, tmp_path):
 @pytest.mark.slow
 @SEEDS
 def test_trained_oracles_of_one_set_find_the_equilibrium_of_volunteers(seed, tmp_path):
-    settings = trained_settings(symmetric=True, iterations=3, seed=seed, matches=2000)
+    settings = trained_settings(symmetric=True, iterations=3, seed=seed, matches=2000, turns=6400)
     found = run_trained(Setup(GAME, {"volunteers": True}, settings), tmp_path, PlainView())
     assert found.iterations[0].gains == pytest.approx([0.625], abs=0.2)
     assert found.last.welfare == pytest.approx(24.0, abs=0.8)
